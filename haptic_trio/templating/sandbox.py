@@ -24,7 +24,7 @@ from haptic_trio.templating.missing import MissingValue
 from haptic_trio.templating.tags import EachTag, FragmentTag, IncludeSnippetsTag
 from haptic_trio.templating.values import limits
 from haptic_trio.templating.values.text import Emitted
-from haptic_trio.templating.views import ResourcesView, ResourceView
+from haptic_trio.templating.views import ENGINE_METHODS, ResourcesView, ResourceView
 
 _DICT_METHODS: Final = frozenset({"get", "items", "keys", "values"})
 _LIST_METHODS: Final = frozenset({"count", "index"})
@@ -54,8 +54,6 @@ _KNOWN: Final[Mapping[type, frozenset[str]]] = {
     str: _STR_METHODS,
     Emitted: _STR_METHODS,
 }
-_OF_THE_ENGINE: Final = frozenset({"derive", "peek", "share"})
-"""Methods of `ResourceView` that take functions, or record no lookup."""
 _DROPPED_GLOBALS: Final = ("lipsum",)
 
 
@@ -110,7 +108,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
     def _reach(self, obj: Any, attribute: str, place: str) -> Any:
         if isinstance(obj, Mapping) and attribute in obj:
             return obj[attribute]
-        if isinstance(obj, ResourceView) and attribute in _OF_THE_ENGINE:
+        if isinstance(obj, ResourceView) and attribute in ENGINE_METHODS:
             return self.unsafe_undefined(obj, attribute)
         if isinstance(obj, str) and attribute in _BOUNDED:
             return partial(_BOUNDED[attribute], obj)

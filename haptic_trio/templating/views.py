@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from haptic_trio.templating.filters.selection import dig
 from haptic_trio.templating.incremental.questions import EXISTENCE, UNKNOWN, Answer, Aspect
@@ -11,6 +11,9 @@ from haptic_trio.templating.incremental.recorder import current_recorder
 from haptic_trio.templating.values.faults import ContentUnavailableError, TemplateFaultError
 
 T = TypeVar("T")
+
+ENGINE_METHODS: Final = frozenset({"derive", "peek", "share"})
+"""Methods of `ResourceView` that templates cannot call: they take functions, or record no lookup."""
 
 
 class Lookup(Protocol):

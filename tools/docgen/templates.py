@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, Final
 
 from jinja2 import filters, nodes, tests
@@ -15,7 +15,7 @@ from haptic_trio.templating.filters import registry as own
 from haptic_trio.templating.filters.registry import FILTERS
 from haptic_trio.templating.functions import GLOBALS
 from haptic_trio.templating.sandbox import TemplateEnvironment
-from haptic_trio.templating.views import ResourceView
+from haptic_trio.templating.views import ENGINE_METHODS, ResourceView
 from tools.docgen.configuration import cell
 from tools.docgen.markdown import doc_of, table
 
@@ -83,7 +83,7 @@ def _functions() -> Iterator[str]:
     yield _section(
         "`resources.NAME`",
         "Lookups in watched resources; each is recorded, and the fragment renders again when its result changes.",
-        _methods(ResourceView, without=("derive", "peek", "share")),
+        _methods(ResourceView, without=ENGINE_METHODS),
         skip=1,
     )
     yield _section(
@@ -97,7 +97,7 @@ def _functions() -> Iterator[str]:
             yield _section(f"`{name}`", doc_of(type(value)), _methods(type(value)), skip=1)
 
 
-def _methods(cls: type, without: tuple[str, ...] = ()) -> dict[str, Any]:
+def _methods(cls: type, without: Container[str] = ()) -> dict[str, Any]:
     return {
         name: value
         for name, value in vars(cls).items()
