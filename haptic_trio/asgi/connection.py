@@ -10,6 +10,7 @@ import msgspec
 import trio
 from starlette.types import ASGIApp, Message, Scope
 
+from haptic_trio.asgi.application import call_application
 from haptic_trio.asgi.websocket import WebSocketSession
 from haptic_trio.asgi.wire import DisconnectedError, Limits, Wire
 
@@ -62,14 +63,7 @@ class Connection:
             await session.run(scope, bytes(request.target), received=self._http.trailing_data[0])
             return False
         exchange = _Exchange(self, is_head=request.method == b"HEAD")
-        error: Exception | None = None
-        try:
-            await self._app(scope, exchange.receive, exchange.send)
-        except Exception as exc:  # noqa: BLE001  raised below, after the answer
-            error = exc
-        await self._end_answer()
-        if error is not None:
-            raise error
+        await call_application(self._app, scope, exchange.receive, exchange.send, end=self._end_answer)
         return await self._can_continue()
 
     async def send(self, *events: Any) -> None:

@@ -40,22 +40,9 @@ async def serve_asgi(
         address = f"{scheme}://{_text_of(bound.getsockname())}"
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(bound))
         server = _Server(app, limits, context)
-        await trio.serve_listeners(
-            server.serve_stream,
-            [listener],
-            task_status=_Announcing(task_status, address),
-        )
-
-
-class _Announcing:
-    """Passes an address instead of listeners."""
-
-    def __init__(self, inner: trio.TaskStatus[list[str]], address: str) -> None:
-        self._inner = inner
-        self._address = address
-
-    def started(self, _listeners: Any = None) -> None:
-        self._inner.started([self._address])
+        async with trio.open_nursery() as nursery:
+            await nursery.start(trio.serve_listeners, server.serve_stream, [listener])
+            task_status.started([address])
 
 
 def open_socket(bind: str, *, umask: int | None = None) -> socket.socket:

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Scope
 from wsproto.connection import ConnectionState
 from wsproto.utilities import ProtocolError
 
+from haptic_trio.asgi.application import call_application
 from haptic_trio.asgi.wire import DisconnectedError, Wire
 
 _TOO_BIG: Final = 1009
@@ -45,18 +46,8 @@ class WebSocketSession:
         self._early = received
         if not await self._begin(scope, target):
             return
-        error: Exception | None = None
-        try:
-            await self._app(
-                {**scope, "type": "websocket", "subprotocols": [], "extensions": {"websocket.http.response": {}}},
-                self._receive,
-                self._send,
-            )
-        except Exception as exc:  # noqa: BLE001  raised below, after the end of the session
-            error = exc
-        await self._end()
-        if error is not None:
-            raise error
+        session = {**scope, "type": "websocket", "subprotocols": [], "extensions": {"websocket.http.response": {}}}
+        await call_application(self._app, session, self._receive, self._send, end=self._end)
         await self._wire.linger()
 
     async def _begin(self, scope: Scope, target: bytes) -> bool:
@@ -92,8 +83,7 @@ class WebSocketSession:
             self._is_announced = True
             return {"type": "websocket.connect"}
         while self._closed_by is None:
-            event = self._next_event()
-            if event is None:
+            if (event := self._next_event()) is None:
                 await self._read()
             elif (message := await self._take_event(event)) is not None:
                 return message
@@ -107,11 +97,13 @@ class WebSocketSession:
             return None
 
     async def _read(self) -> None:
-        data = await self._wire.read() if self._closed_by is None else b""
-        if not data or self._closed_by is not None:
-            self._closed_by = self._closed_by or _disconnect(_ABNORMAL)
-            return
-        self._take(data)
+        # Reading an invalid event has closed the session; and the application may close it while this waits for data.
+        data = b"" if self._closed_by is not None else await self._wire.read()
+        if self._closed_by is None:
+            if data:
+                self._take(data)
+            else:
+                self._closed_by = _disconnect(_ABNORMAL)
 
     async def _take_event(self, event: ws.Event) -> Message | None:
         """Return what *event* means to the application, if anything."""
