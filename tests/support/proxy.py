@@ -1,5 +1,6 @@
 """A real HAProxy for one rendered configuration."""
 
+import re
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -8,6 +9,8 @@ from pathlib import Path
 
 from haptic_trio.dataplane.binary import clean_environment, find_haproxy
 from tests.support.traffic import socket_answers
+
+_BOUND = re.compile(r"^\s*bind\s+127\.0\.0\.1:(\d+)", re.MULTILINE)
 
 
 def write_generation(directory: Path, text: str, files: Mapping[str, str]) -> list[str]:
@@ -30,7 +33,11 @@ def check(directory: Path, text: str, files: Mapping[str, str]) -> str:
 
 @contextmanager
 def running(directory: Path, text: str, files: Mapping[str, str], *, port: int) -> Iterator[int]:
-    """Run HAProxy in the foreground until the block ends; entered with its process id once *port* answers."""
+    """Run HAProxy in the foreground until the block ends; entered with its process id once it serves.
+
+    HAProxy listens on one port after the other: *port* and all that *text*
+    binds on 127.0.0.1 have to answer.
+    """
     log = directory / "haproxy.log"
     with (
         log.open("wb") as out,
@@ -40,10 +47,11 @@ def running(directory: Path, text: str, files: Mapping[str, str], *, port: int) 
     ):
         try:
             deadline = time.monotonic() + 30
-            while not socket_answers(port):
-                assert process.poll() is None, log.read_text()
-                assert time.monotonic() < deadline, log.read_text()
-                time.sleep(0.005)
+            for bound in sorted({port, *map(int, _BOUND.findall(text))}):
+                while not socket_answers(bound):
+                    assert process.poll() is None, log.read_text()
+                    assert time.monotonic() < deadline, log.read_text()
+                    time.sleep(0.005)
             yield process.pid
         finally:
             process.kill()
