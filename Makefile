@@ -28,8 +28,9 @@ $(STAMP): requirements/dev.txt pyproject.toml
 demo: $(STAMP)  ## run the demo: real HAProxy over a directory of manifests (ARGS=--check drives the story by itself)
 	@$(BIN)/haptic-trio demo $(ARGS)
 
+# Many tests wait for sockets: three workers for two processors.
 test-unit: $(STAMP)  ## run the fast tests that start no process, in parallel, with few examples of each property (ARGS goes to pytest)
-	@HYPOTHESIS_PROFILE=unit $(BIN)/python -m pytest -n auto --no-processes -m "not slow and not process and not haproxy and not cluster and not crash and not chaos and not soak" $(ARGS)
+	@HYPOTHESIS_PROFILE=unit $(BIN)/python -m pytest -n $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)) --no-processes -m "not slow and not process and not haproxy and not cluster and not crash and not chaos and not soak" $(ARGS)
 
 test: $(STAMP)  ## run all tests but those of test-cluster, test-crashes and test-chaos (ARGS goes to pytest)
 	@echo "All tests take 20 to 30 minutes on two cores. They need Linux; HAProxy 2.8 comes with .venv. Tests that need more (Go, openssl,"
