@@ -109,6 +109,14 @@ def remove_path(obj: Any, path: Path) -> Any:
             "cannot be removed",
             hint="use a path of names, indexes and wildcards, such as metadata.managedFields",
         )
+    value = obj
+    for step in path.steps:
+        # Most objects have nothing to remove, and most paths have names only.
+        if type(value) is not dict or type(step) is not str:
+            return _without(obj, path.steps, 0)
+        if step not in value:
+            return obj
+        value = value[step]
     return _without(obj, path.steps, 0)
 
 

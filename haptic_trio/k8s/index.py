@@ -72,6 +72,7 @@ class KeySchema:
     def prefixes(self, resource: Resource) -> tuple[Keys, ...]:
         """Return each key prefix that *resource* is found under, the empty one excluded, none twice."""
         columns: list[list[str]] = []
+        is_single = True
         for path in self._paths:
             values = path.find(resource)
             if len(values) == 1 and type(values[0]) is str:
@@ -81,6 +82,11 @@ class KeySchema:
                 if not texts:
                     break
                 columns.append(list(texts))
+                is_single = is_single and len(texts) == 1
+        if is_single:
+            # Nearly every object.
+            keys = tuple(column[0] for column in columns)
+            return tuple(keys[:depth] for depth in range(1, len(keys) + 1))
         return tuple(chain.from_iterable(product(*columns[:depth]) for depth in range(1, len(columns) + 1)))
 
     def needs_only(self, field: str) -> bool:
@@ -188,7 +194,8 @@ class _Bucket:
         self._snapshot: tuple[Resource, ...] | None = None
 
     def put(self, order: _Order, resource: Resource) -> None:
-        position = bisect_left(self.orders, order)
+        # A list arrives in order.
+        position = len(self.orders) if not self.orders or self.orders[-1] < order else bisect_left(self.orders, order)
         if position < len(self.orders) and self.orders[position] == order:
             self._objects[position] = resource
         else:

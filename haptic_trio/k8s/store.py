@@ -265,8 +265,10 @@ class Store:
         else:
             return
         self.version += 1
-        for tracker in self._trackers:
-            tracker.note(ref, touched)
+        # The iteration of a set of weak references costs more than the rest of this.
+        if self._trackers:
+            for tracker in self._trackers:
+                tracker.note(ref, touched)
 
 
 _UNCHANGED, _ADDED, _CHANGED = "unchanged", "added", "changed"

@@ -10,6 +10,7 @@ read now may well be one of them.
 import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -184,8 +185,10 @@ class Catalog:
     def _settle(self, key: Key, files: dict[str, None]) -> ObjectChange | None:
         """Make the first claim on *key* the object; note in *files* whose problems that may change."""
         claims = self._claims.get(key, [])
-        claims.sort(key=lambda claim: claim.order)
-        self._note_shadowed(key, claims, files)
+        if len(claims) > 1:
+            claims.sort(key=lambda claim: claim.order)
+        if len(claims) > 1 or key in self._shadowed:
+            self._note_shadowed(key, claims, files)
         current = self._objects.get(key)
         if not claims:
             self._claims.pop(key, None)
@@ -255,7 +258,12 @@ class Catalog:
 
 def type_of(resource: Resource) -> ResourceType:
     """Return the type under which the API would list *resource*."""
-    return ResourceType(resource["apiVersion"], plural_of(resource["kind"]))
+    return _type_of(resource["apiVersion"], resource["kind"])
+
+
+@lru_cache(maxsize=1024)
+def _type_of(api_version: str, kind: str) -> ResourceType:
+    return ResourceType(api_version, plural_of(kind))
 
 
 def _desired(resource: Resource) -> Resource:
