@@ -7,7 +7,8 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from haptic_trio.config.yaml.document import parse_document
 from haptic_trio.errors import HapticError
-from haptic_trio.yaml.reader import DocumentError, read_nodes, split_documents
+from haptic_trio.yaml.documents import split_documents
+from haptic_trio.yaml.reader import DocumentError, read_nodes
 
 INDENT: Final = 2
 

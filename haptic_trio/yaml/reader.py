@@ -15,9 +15,8 @@ itself; their expansion is counted, and an anchor is known only after its end.
 """
 
 import re
-from collections.abc import Iterator
 from sys import intern
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
 import msgspec
 import yaml
@@ -33,8 +32,6 @@ MAX_EXPANDED: Final = 100_000
 MAX_NODES: Final = 200_000
 """How many nodes `read_nodes` makes, those gained through aliases included."""
 
-_MARKER: Final = re.compile(r"^(?:---|\.\.\.)(?=\s|$)", re.MULTILINE)
-_CONTENT: Final = re.compile(r"^[ \t]*[^\s#%]", re.MULTILINE)
 # In C where PyYAML was built with it, many times as fast. Only the parser's events are used; nothing is constructed.
 _Parser: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
@@ -88,33 +85,6 @@ class _Anchored:
         self.value = value
         self.size = size
         self.height = height
-
-
-class Chunk(NamedTuple):
-    """One document of a text with several."""
-
-    text: str
-    start: int
-    """Offset in the whole text."""
-    line: int
-    """1-based line in the whole text on which the chunk begins."""
-
-
-def split_documents(text: str) -> Iterator[Chunk]:
-    """Yield the documents of *text* that have content, each with what follows its marker on the same line.
-
-    A line that begins with --- or ... ends a document wherever it stands,
-    says YAML, even within quotes.
-    """
-    line, start = 1, 0
-    for match in _MARKER.finditer(text):
-        chunk = text[start : match.start()]
-        if _CONTENT.search(chunk):
-            yield Chunk(chunk, start, line)
-        line += chunk.count("\n")
-        start = match.end()
-    if _CONTENT.search(text, start):
-        yield Chunk(text[start:], start, line)
 
 
 def read_document(text: str) -> Document:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yaml.nodes import MappingNode, SequenceNode
 
-from haptic_trio.yaml.reader import MAX_DEPTH, DocumentError, read_document, read_nodes, split_documents
+from haptic_trio.yaml.reader import MAX_DEPTH, DocumentError, read_document, read_nodes
 from haptic_trio.yaml.scalars import resolve_plain
 
 
@@ -219,16 +219,3 @@ def test_nodes_of_an_empty_document_are_none() -> None:
 def test_too_many_nodes_are_an_error() -> None:
     with pytest.raises(DocumentError, match="more than 200000 values"):
         read_nodes(f"[{'x,' * 200_001}]")
-
-
-def test_documents_are_split_at_markers_that_begin_a_line() -> None:
-    text = "a: 1\n--- # second\nb: ---\n...\n# only a comment\n---\n c: |\n  --- x\n----\n"
-
-    chunks = list(split_documents(text))
-
-    assert [(chunk.line, chunk.text) for chunk in chunks] == [
-        (1, "a: 1\n"),
-        (2, " # second\nb: ---\n"),
-        (6, "\n c: |\n  --- x\n----\n"),
-    ]
-    assert all(text[chunk.start :].startswith(chunk.text) for chunk in chunks)

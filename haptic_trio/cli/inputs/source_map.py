@@ -16,7 +16,8 @@ from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.stages.process import Load
 from haptic_trio.validation_tests.results import CaseResult, Checked
-from haptic_trio.yaml.reader import DocumentError, read_nodes, split_documents
+from haptic_trio.yaml.documents import split_documents
+from haptic_trio.yaml.reader import DocumentError, read_nodes
 
 
 class Block(msgspec.Struct, frozen=True):

@@ -1,20 +1,25 @@
 """Manifest files on disk: listing, change detection and reading. Blocking."""
 
 import errno
+import io
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from hashlib import blake2b
+from functools import partial
+from hashlib import blake2b, file_digest
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import BinaryIO, Final, TypeAlias
 
 import msgspec
 
 from haptic_trio.errors import HapticError, Problem
 from haptic_trio.k8s.manifests.catalog import FileContent, fill_in
-from haptic_trio.k8s.manifests.objects import MAX_SIZE, read_manifests
+from haptic_trio.k8s.manifests.objects import MAX_SIZE, read_manifest_lines
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+MAX_FILE: Final = 1024 * 1024 * 1024
+"""Bytes in one file."""
 
 Fingerprint: TypeAlias = tuple[int, int, int, int]
 """Modification time, change time, size, inode: equal means not touched since."""
@@ -146,29 +151,36 @@ def read_files(root: str, paths: Iterable[str], known: Mapping[str, Known]) -> l
 
 
 def read_file(path: str, known: Known | None) -> Reading:
-    """Read *path* and the manifests in it, unless its bytes are the *known* ones."""
+    """Read *path* and the manifests in it, unless its bytes are the *known* ones.
+
+    The text is not in memory as a whole.
+    """
     try:
-        status, content = _read_bytes(path)
+        with open(path, "rb", opener=_open_at_once) as file:
+            status = _status_of(file)
+            if status.st_size > MAX_FILE:
+                return _rejected(path, _too_large(path), Known(fingerprint_of(status), b""))
+            # A change after this has another digest when the file is read next.
+            read = Known(fingerprint_of(status), file_digest(file, _new_digest).digest())
+            if known is not None and known.digest == read.digest:
+                return Reading(path, read, None)
+            return Reading(path, read, _content(path, file))
     except OSError as error:
         # A link that is there, and leads nowhere, is no file that is gone.
         if isinstance(error, FileNotFoundError | NotADirectoryError) and not Path(path).is_symlink():
             return Reading(path, None, None)
         return _rejected(path, _unreadable(path, error), _UNREAD)
-    if max(status.st_size, len(content)) > MAX_SIZE:
-        return _rejected(path, _too_large(path), Known(fingerprint_of(status), b""))
-    read = Known(fingerprint_of(status), blake2b(content, digest_size=16).digest())
-    if known is not None and known.digest == read.digest:
-        return Reading(path, read, None)
-    return Reading(path, read, _content(path, content))
 
 
-def _read_bytes(path: str) -> tuple[os.stat_result, bytes]:
-    """Return status and bytes of *path*, none of one that is too large; raises OSError, also if it is no file."""
-    with open(path, "rb", opener=_open_at_once) as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file")
-        return status, file.read(MAX_SIZE + 1) if status.st_size <= MAX_SIZE else b""
+def _status_of(file: BinaryIO) -> os.stat_result:
+    status = os.fstat(file.fileno())
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file")
+    return status
+
+
+def _new_digest() -> blake2b:
+    return blake2b(digest_size=16)
 
 
 def _open_at_once(path: str, flags: int) -> int:
@@ -181,16 +193,31 @@ def fingerprint_of(status: os.stat_result) -> Fingerprint:
     return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 
-def _content(path: str, content: bytes) -> FileContent:
+def _content(path: str, file: BinaryIO) -> FileContent:
+    file.seek(0)
+    text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="\n")
     try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        problem = Problem(message="is not UTF-8", source=path, line=line, hint="save the file as UTF-8")
+        # A line that is longer comes in pieces.
+        located, problems = read_manifest_lines(iter(partial(text.readline, MAX_SIZE), ""), path)
+    except UnicodeDecodeError:
+        text.detach()
+        hint = "save the file as UTF-8"
+        problem = Problem(message="is not UTF-8", source=path, line=_line_of_other_bytes(file), hint=hint)
         return FileContent(path=path, problems=(problem,))
-    located, problems = read_manifests(text, path)
+    text.detach()
     manifests = tuple(fill_in(each) for each in located)
     return FileContent(path=path, manifests=manifests, problems=tuple(problems))
+
+
+def _line_of_other_bytes(file: BinaryIO) -> int:
+    """Return the first line (1-based) of *file* that is not UTF-8."""
+    file.seek(0)
+    for number, line in enumerate(file, 1):
+        try:
+            line.decode()
+        except UnicodeDecodeError:
+            return number
+    return 0
 
 
 def _survey_below(root: str, directories: list[str], read: list[str], known: Mapping[str, Known]) -> Survey:
@@ -291,4 +318,4 @@ def _unreadable(path: str, error: OSError) -> Problem:
 
 
 def _too_large(path: str) -> Problem:
-    return Problem(message=f"larger than {MAX_SIZE >> 20} MiB", source=path, hint="split the file")
+    return Problem(message=f"larger than {MAX_FILE >> 30} GiB", source=path, hint="split the file")

@@ -5,7 +5,9 @@ its neighbours with it. JSON is YAML; lists such as `kubectl get -o yaml`
 writes them are taken apart.
 """
 
+import io
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -13,10 +15,11 @@ import msgspec
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.redaction import without_credentials_in_yaml
-from haptic_trio.yaml.reader import MAX_DEPTH, Document, DocumentError, read_document, split_documents
+from haptic_trio.yaml.documents import documents_of
+from haptic_trio.yaml.reader import MAX_DEPTH, Document, DocumentError, read_document
 
-MAX_SIZE: Final = 8 * 1024 * 1024
-"""Characters in one file."""
+MAX_SIZE: Final = 64 * 1024 * 1024
+"""Characters in one document, such as a list of 10,000 objects; the other documents of its file are not in memory."""
 
 _SECRET: Final = re.compile(r"""["']?\bkind["']?\s*:\s*["']?Secret\b|\bstringData\b""")
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9._:]{0,251}[A-Za-z0-9])?")
@@ -37,17 +40,29 @@ class ObjectError(DocumentError):
 
 
 def read_manifests(text: str, source: str) -> tuple[list[LocatedResource], list[Problem]]:
-    """Return the objects in *text* and the problems of documents that are none.
+    """Return the objects in *text* and the problems of documents that are none; see `read_manifest_lines`."""
+    return read_manifest_lines(io.StringIO(text.removeprefix("\ufeff"), newline="\n"), source)
+
+
+def read_manifest_lines(lines: Iterable[str], source: str) -> tuple[list[LocatedResource], list[Problem]]:
+    """Return the objects in *lines* and the problems of documents that are none.
 
     Problems quote the lines around the fault, except for documents that
-    look like a Secret.
+    look like a Secret. Nothing is read after a document that is too large.
     """
-    if len(text) > MAX_SIZE:
-        hint = "split the file; the limit is there so that one file cannot exhaust the memory"
-        return [], [Problem(message=f"larger than {MAX_SIZE >> 20} MiB", source=source, hint=hint)]
     located: list[LocatedResource] = []
     problems: list[Problem] = []
-    for chunk, _, first_line in split_documents(text.removeprefix("\ufeff")):
+    documents = documents_of(lines, limit=MAX_SIZE)
+    while True:
+        try:
+            chunk, _, first_line = next(documents)
+        except StopIteration:
+            return located, problems
+        except DocumentError as error:
+            hint = "split it; the limit is there so that one document cannot exhaust the memory"
+            message = f"the document is larger than {MAX_SIZE >> 20} MiB"
+            problems.append(Problem(message=message, source=source, line=error.line, hint=hint))
+            return located, problems
         try:
             objects = _objects(_read_chunk(chunk))
         except DocumentError as error:
@@ -60,7 +75,6 @@ def read_manifests(text: str, source: str) -> tuple[list[LocatedResource], list[
                 problems.append(_Place(chunk, source, first_line).problem(error, line, _subject(resource)))
             else:
                 located.append(LocatedResource(resource, source, first_line + line - 1))
-    return located, problems
 
 
 def _read_chunk(chunk: str) -> Document:

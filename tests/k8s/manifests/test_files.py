@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from haptic_trio.k8s.manifests.files import (
+    MAX_FILE,
     Known,
     RootMissingError,
     is_manifest,
@@ -14,7 +15,6 @@ from haptic_trio.k8s.manifests.files import (
     survey_all,
     survey_paths,
 )
-from haptic_trio.k8s.manifests.objects import MAX_SIZE
 from tests.k8s.manifests.failing_disk import fail_below
 from tests.k8s.objects import service_manifest
 
@@ -182,11 +182,29 @@ def test_a_pipe_and_a_dangling_link_are_problems_and_reported_once(tmp_path: Pat
     assert read_file(str(tmp_path / "absent.yaml"), None).known is None
 
 
+def test_a_list_of_many_objects_is_read_however_large_its_file_is(tmp_path: Path) -> None:
+    path = tmp_path / "list.yaml"
+    note = "x" * 9_000
+    items = "".join(
+        f"- {{apiVersion: v1, kind: Service, metadata: {{name: s{number}, annotations: {{note: {note}}}}}}}\n"
+        for number in range(1_000)
+    )
+    path.write_text(f"{service_manifest('first')}---\napiVersion: v1\nkind: List\nitems:\n{items}")
+
+    reading = read_file(str(path), None)
+
+    assert path.stat().st_size > 8 << 20
+    assert reading.content is not None
+    assert reading.content.problems == ()
+    assert [manifest.key[-1] for manifest in reading.content.manifests] == ["first", *map("s{}".format, range(1_000))]
+    assert read_file(str(path), reading.known).content is None
+
+
 def test_a_file_that_is_not_utf_8_or_too_large_is_a_problem(tmp_path: Path) -> None:
     latin, large = tmp_path / "latin.yaml", tmp_path / "large.yaml"
     latin.write_bytes(b"a: 1\nb: \xfc\n")
     with large.open("wb") as file:
-        file.truncate(MAX_SIZE + 1)
+        file.truncate(MAX_FILE + 1)
 
     for path, line, part in ((latin, 2, "not UTF-8"), (large, 0, "larger than")):
         reading = read_file(str(path), None)

@@ -160,11 +160,12 @@ def test_a_problem_of_a_secret_shows_nothing_of_it(secret: str) -> None:
     assert not any(problem.excerpt for problem in problems)
 
 
-def test_a_file_that_is_too_large_is_a_problem() -> None:
-    located, (problem,) = read_manifests("#" * (MAX_SIZE + 1), "x.yaml")
+def test_a_document_that_is_too_large_is_a_problem_and_those_before_it_are_read() -> None:
+    located, (problem,) = read_manifests(f"{service_manifest('a')}\n---\n{'#' * (MAX_SIZE + 1)}", "x.yaml")
 
-    assert not located
-    assert "larger than 8 MiB" in problem.message
+    assert [each.resource["metadata"]["name"] for each in located] == ["a"]
+    assert "larger than 64 MiB" in problem.message
+    assert problem.line == service_manifest("a").count("\n") + 2
 
 
 @given(st.text(alphabet="ab:-[]{},&*'\"# \n", max_size=60))
