@@ -59,10 +59,11 @@ class Bases(Sequence[Section]):
     """The `defaults` sections of a configuration, in order."""
 
     def __init__(self, config: "Config") -> None:
-        self._config = config
+        # Not the configuration, which keeps this object: the circle would keep both until a collection of garbage.
+        self._pages = config.sections.pages
         self._sections: list[Section] = []
         self._places: list[tuple[int, int]] = []
-        for number, page in enumerate(config.sections.pages):
+        for number, page in enumerate(self._pages):
             for section in page.summary(index_kinds).get("defaults", ()):
                 self._sections.append(section)
                 self._places.append((number, place_in(page.items, section)))
@@ -79,7 +80,7 @@ class Bases(Sequence[Section]):
 
     def before(self, section: Section) -> Sequence[Section]:
         """Return the `defaults` sections before *section*; all of them if it is not in this configuration."""
-        for number, page in enumerate(self._config.sections.pages):
+        for number, page in enumerate(self._pages):
             found = page.summary(index_names).get(section.key, ())
             if any(one is section for one in found):
                 place = number, place_in(page.items, section)

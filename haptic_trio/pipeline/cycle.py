@@ -73,9 +73,14 @@ class Pipeline:
         self._contents = renderer.contents
         self._trial = ContentTrial(renderer.contents)
         self._newest: Rendered | None = None
-        self._search = FailureSearch(quarantine, validator, self._make_variant, lambda: self._newest)
+        self._search = FailureSearch(quarantine, validator)
         self.turn = trio.Lock()
         """Held while stores are rendered and parsed; dry runs, which use the same renderer, take it, too."""
+
+    @property
+    def newest(self) -> Rendered | None:
+        """The newest render, also one that was rejected; None before the first."""
+        return self._newest
 
     async def run(
         self, correlation: str, reason: Reason = Reason.CHANGED, *, progress: Callable[[], None] = _ignore
@@ -135,6 +140,11 @@ class Pipeline:
             warnings=warnings,
             started=message.started,
         )
+
+    async def dismantle(self) -> None:
+        """Free the records of all renders; the pipeline must not be used any more."""
+        self._newest = None
+        await self._renderer.dismantle()
 
     async def reads(self, stores: Iterable[str]) -> bool:
         """Whether the output may depend on *stores*; see `Renderer.reads`."""
@@ -243,11 +253,11 @@ class Pipeline:
             with _timed(times, "check"):
                 if isinstance(failure, CrashedError):
                     failure.is_quarantined = await self._search.quarantine_crashing(
-                        rendered, failure.problems[0], progress
+                        self, rendered, failure.problems[0], progress
                     )
                 else:
                     failure.is_quarantined = await self._search.quarantine_slow(
-                        prepared.generation, rendered, failure.cpu_seconds, progress
+                        self, prepared.generation, rendered, failure.cpu_seconds, progress
                     )
             if isinstance(failure, CrashedError):
                 self._take_rejection(failure, rendered, times)
@@ -272,10 +282,10 @@ class Pipeline:
             self._trial.failed(error)
             error.is_quarantined = True
 
-    async def _make_variant(
+    async def make_variant(
         self, omitted: Collection[FragmentKey], kept: Collection[FragmentKey], rendered: Rendered
     ) -> tuple[Generation, Rendered]:
-        """Return *rendered* with the last good output of *omitted*; see `MakeVariant`."""
+        """Return *rendered* with the last good output of *omitted*; see `Variants`."""
         async with self.turn:
             with self._stores.frozen():
                 if self._renderer.newest(self._stores) is None:

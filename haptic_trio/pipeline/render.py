@@ -158,6 +158,16 @@ class Renderer:
         self._session.run.changed.clear()
         self.contents.release(self._session.fetches.used(self._session.run))
 
+    async def dismantle(self) -> None:
+        """Free the records of all renders, in a worker thread; no render may follow."""
+        # An abandoned render may still run. The end of an iteration must not wait for this.
+        await trio.to_thread.run_sync(self._dismantle, limiter=self._limiter, abandon_on_cancel=True)
+
+    def _dismantle(self) -> None:
+        session, self._session, self._newest = self._session, None, None
+        if session is not None:
+            session.run.dismantle()
+
     async def reads(self, stores: Iterable[str]) -> bool:
         """Whether the newest output may depend on *stores*; waits for a running render if only that can decide it.
 

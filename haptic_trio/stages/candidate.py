@@ -65,6 +65,7 @@ async def make_candidate(
                 nursery.cancel_scope.cancel(reason="the candidate is complete")
     except BaseException:
         await components.aclose()
+        process.collections.retire(components.pipeline.dismantle)
         raise
     events.pass_on()
     return Candidate(loaded=loaded, components=components, valid=valid)

@@ -73,6 +73,9 @@ async def _run_iterations(process: Process, watches: SharedWatches) -> None:
                 await opening.candidate.components.aclose()
             if change is None and state.candidate is not None:
                 await state.candidate.components.aclose()
+                process.collections.retire(state.candidate.components.pipeline.dismantle)
+            if state.components is not None:
+                process.collections.retire(state.components.pipeline.dismantle)
         valid = state.validated.value if state.validated is not None else None
         opening = Opening(
             checked=change.loaded if change is not None else None,

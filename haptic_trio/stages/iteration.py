@@ -117,6 +117,7 @@ async def _start_stages(
             await serving.wait()
         # Before this iteration serves there is nothing to protect, and what it waits for may never come.
         if serving.is_set():
+            await process.collections.release_retired()
             with process.collections.paused():
                 state.candidate = await make_candidate(process, watches, changed, correlation=f"{state.number + 1}-0")
 
@@ -182,6 +183,6 @@ async def _start_stages(
         )
         reached(5, "reconcile")
         serving.set()
-        nursery.start_soon(process.collections.run_freeze, channels.validated)
+        nursery.start_soon(process.collections.run_freeze, channels.validated, (channels.prepared, channels.validated))
     if starting.cancelled_caught:
         raise StartTimeoutError(limit, state.stage)

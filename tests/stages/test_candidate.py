@@ -1,8 +1,10 @@
 """A changed configuration is rendered and checked completely while the running iteration goes on."""
 
+import gc
 import json
 import os
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -94,6 +96,15 @@ exit 0""",
 def checks(tmp_path: Path) -> Checks:
     (tmp_path / "bin").mkdir()
     return Checks(tmp_path / "bin")
+
+
+@pytest.fixture
+def without_collections() -> Iterator[None]:
+    """Collect the garbage of other tests, and none of this one."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture
@@ -326,3 +337,21 @@ async def test_strict_mode_starts_from_the_checked_configuration_as_well(rig: Co
 
     assert checks.made.count("maxconn 30") == 1
     assert json.dumps(strict)
+
+
+async def test_configuration_that_is_replaced_is_freed_without_a_collection_of_garbage(
+    rig: ControllerRig, without_collections: None
+) -> None:
+    former: list[weakref.ref[Any]] = []
+    async with rig.running():
+        await ready(rig)
+        for number in (30, 40, 50):
+            assert rig.iteration is not None
+            components = rig.iteration.components
+            assert components is not None
+            store = components.stores["services"]
+            former += [weakref.ref(components.pipeline), weakref.ref(store)]
+            del components, store
+            rig.cluster.put(serving(number))
+            await rig.deployed(f"maxconn {number}")
+        await until(lambda: [one() for one in former] == [None] * 6)

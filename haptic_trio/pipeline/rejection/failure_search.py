@@ -1,8 +1,8 @@
 """Search for the objects on which `haproxy -c` crashes, or that make it slow; quarantines what it finds."""
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import inf
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import trio
 
@@ -19,33 +19,36 @@ from haptic_trio.templating.values.subjects import FragmentKey
 
 Keys: TypeAlias = Collection[FragmentKey]
 
-MakeVariant: TypeAlias = Callable[[Keys, Keys, Rendered], Awaitable[tuple[Generation, Rendered]]]
-"""Return the third argument with the last good output of the fragments in the first; raises `RejectedError`.
 
-Fragments in the second argument that have changed since keep their output of
-then. Other later changes are omitted, except deletions.
-"""
+class Variants(Protocol):
+    """What a search needs from its pipeline."""
+
+    @property
+    def newest(self) -> Rendered | None:
+        """The newest render."""
+        ...
+
+    async def make_variant(self, omitted: Keys, kept: Keys, rendered: Rendered) -> tuple[Generation, Rendered]:
+        """Return *rendered* with the last good output of the fragments *omitted*; raises `RejectedError`.
+
+        Fragments in *kept* that have changed since keep their output of then.
+        Other later changes are omitted, except deletions.
+        """
+        ...
 
 
 class FailureSearch:
-    """Searches of one pipeline. Its methods run one at a time."""
+    """Searches of one pipeline, which it does not refer to. Its methods run one at a time."""
 
-    def __init__(
-        self,
-        quarantine: Quarantine,
-        validator: Validator,
-        make_variant: MakeVariant,
-        newest: Callable[[], Rendered | None],
-    ) -> None:
-        """*newest* returns the newest render of the pipeline."""
+    def __init__(self, quarantine: Quarantine, validator: Validator) -> None:
         self._quarantine = quarantine
         self._validator = validator
-        self._make_variant = make_variant
-        self._newest = newest
         self._searched = ""
         """Id of the last generation that was too slow, and in which the search found no slow object."""
 
-    async def quarantine_crashing(self, rendered: Rendered, problem: Problem, progress: Callable[[], None]) -> bool:
+    async def quarantine_crashing(
+        self, variants: Variants, rendered: Rendered, problem: Problem, progress: Callable[[], None]
+    ) -> bool:
         """Quarantine the fragments of *rendered* on which HAProxy crashes, for *problem*; False if none is found.
 
         None is found if HAProxy also crashes on the last valid configuration.
@@ -56,12 +59,12 @@ class FailureSearch:
 
         async def crashes(omitted: Keys) -> bool:
             progress()
-            return await self._crashes_without(omitted, kept, rendered)
+            return await self._crashes_without(variants, omitted, kept, rendered)
 
         found = await find_fragments(suspects, crashes)
         if found.found or found.beside:
             return self._reject(found, problem, rendered)
-        gone = self._find_gone(suspects, problem)
+        gone = self._find_gone(variants, suspects, problem)
         # A deleted object cannot be tried; it is at fault if HAProxy accepts the rest.
         if not gone or await crashes(()):
             return False
@@ -69,7 +72,12 @@ class FailureSearch:
         return True
 
     async def quarantine_slow(
-        self, generation: Generation, rendered: Rendered, spent: float, progress: Callable[[], None]
+        self,
+        variants: Variants,
+        generation: Generation,
+        rendered: Rendered,
+        spent: float,
+        progress: Callable[[], None],
     ) -> bool:
         """Quarantine the fragments of *rendered* that make the check of *generation* slow; False if none is found.
 
@@ -87,7 +95,7 @@ class FailureSearch:
 
         async def measure(keys: Keys, most: float = inf) -> float:
             progress()
-            variant = await self._make_variant(kept.difference(keys), kept, rendered)
+            variant = await variants.make_variant(kept.difference(keys), kept, rendered)
             return await self._validator.measure(*variant, most=most)
 
         found = Fragments((), ())
@@ -105,7 +113,7 @@ class FailureSearch:
                         return False
 
                 found = await find_slow_fragments(suspects, is_slow)
-                gone = self._find_gone(suspects, slow_problem(costly))
+                gone = self._find_gone(variants, suspects, slow_problem(costly))
                 # A deleted object cannot be tried; it is at fault if HAProxy accepts the rest.
                 if gone and not (found.found or found.beside) and spent - costly > await measure(kept):
                     self._quarantine.setbacks.record(gone, trio.current_time())
@@ -127,9 +135,11 @@ class FailureSearch:
         self._quarantine.setbacks.record(refs, trio.current_time())
         return self._quarantine.reject(problems, rendered.produced, whole=beside)
 
-    def _find_gone(self, suspects: Mapping[ResourceRef, Keys], problem: Problem) -> dict[ResourceRef, Problem]:
+    def _find_gone(
+        self, variants: Variants, suspects: Mapping[ResourceRef, Keys], problem: Problem
+    ) -> dict[ResourceRef, Problem]:
         """Return those of *suspects* that have no output in the newest render, each with *problem*."""
-        newest = self._newest()
+        newest = variants.newest
         assert newest is not None
         rejected = {rejection.key for rejection in newest.rejections}
         return {
@@ -138,10 +148,10 @@ class FailureSearch:
             if rejected.isdisjoint(keys) and not any(key in newest.produced for key in keys)
         }
 
-    async def _crashes_without(self, omitted: Keys, kept: Keys, rendered: Rendered) -> bool:
+    async def _crashes_without(self, variants: Variants, omitted: Keys, kept: Keys, rendered: Rendered) -> bool:
         """Whether HAProxy crashes on *rendered* with the last good output of *omitted*."""
         try:
-            generation, variant = await self._make_variant(omitted, kept, rendered)
+            generation, variant = await variants.make_variant(omitted, kept, rendered)
             await self._validator.check(generation, variant)
         except CrashedError:
             return True

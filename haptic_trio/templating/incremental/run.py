@@ -264,6 +264,25 @@ class RenderRun(Recorder):
         fresh = Root(root.name, root.number, root.context)
         self.roots[root.name] = fresh
 
+    def dismantle(self) -> None:
+        """Break the circles of references of the records; no render may follow.
+
+        What the run holds is then freed with the last reference to it, not by
+        a collection of garbage, which stops all threads. Pops one item after
+        another, so that other threads run meanwhile.
+        """
+        for root in self.roots.values():
+            for region in root.regions:
+                _empty(region.children)
+                region.pending.clear()
+                region.context, region.scope = None, {}
+            _empty(root.kept)
+            root.regions, root.parts, root.modules, root.context = [], [], {}, {}
+        self.roots.clear()
+        self._rejecting.clear()
+        self.shared.clear()
+        self._begin_unit(None, None)
+
     def forget_kept(self, fragments: Iterable[Kept]) -> None:
         """Forget *fragments*, which are no longer used."""
         for kept in fragments:
@@ -273,6 +292,11 @@ class RenderRun(Recorder):
         """Release *numbers* of origins whose marks are in no text any more."""
         for number in numbers:
             self.origins.pop(number, None)
+
+
+def _empty(records: dict[Any, Any]) -> None:
+    while records:
+        records.popitem()
 
 
 current_run = cast("Callable[[], RenderRun]", CURRENT.get)
