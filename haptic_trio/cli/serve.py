@@ -44,7 +44,7 @@ from haptic_trio.dataplane.agent.client import AgentAddress
 from haptic_trio.dataplane.binary import find_haproxy, probe_version
 from haptic_trio.dataplane.dataplaneapi.endpoints import ApiAddress
 from haptic_trio.dataplane.endpoint import Endpoint
-from haptic_trio.dataplane.local.instance import lock_directory
+from haptic_trio.dataplane.local.directory_lock import lock_directory
 from haptic_trio.dataplane.local.supervisor import OnExit
 from haptic_trio.deployment.pods import PodEndpoints
 from haptic_trio.errors import HapticError, Problem, leaves_of

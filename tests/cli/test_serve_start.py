@@ -16,7 +16,7 @@ from haptic_trio.cli.app import cli
 from haptic_trio.cli.inputs.options import make_input
 from haptic_trio.cli.serve import ServeOptions, run_serve
 from haptic_trio.dataplane.binary import HaproxyNotFoundError
-from haptic_trio.dataplane.local.instance import InstanceLockedError, lock_directory
+from haptic_trio.dataplane.local.directory_lock import InstanceLockedError, lock_directory
 from tests.features.conftest import haproxy_binary
 
 __all__ = ["haproxy_binary"]

@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from haptic_trio.dataplane.local.instance import InstanceLockedError, lock_directory
+from haptic_trio.dataplane.local.directory_lock import InstanceLockedError, lock_directory
 from haptic_trio.dataplane.sync import sync_endpoint
 from tests.support.haproxy import (
     answering,

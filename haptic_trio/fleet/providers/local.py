@@ -23,7 +23,7 @@ import trio
 from haptic_trio.channels import Latest
 from haptic_trio.dataplane.disk import fsync_directory, replace_file
 from haptic_trio.dataplane.endpoint import Endpoint, PortsUnavailableError
-from haptic_trio.dataplane.local.instance import lock_directory
+from haptic_trio.dataplane.local.directory_lock import lock_directory
 from haptic_trio.dataplane.local.port_holders import INSTANCES_NAME, list_haproxys
 from haptic_trio.dataplane.local.process import RECORD_NAME, find_record, read_record
 from haptic_trio.dataplane.local.supervisor import OnExit
