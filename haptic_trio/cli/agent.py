@@ -24,6 +24,7 @@ from haptic_trio.dataplane.agent.tls import TlsFiles
 from haptic_trio.dataplane.binary import find_haproxy, probe_version
 from haptic_trio.dataplane.local.attached import AttachedAgent
 from haptic_trio.dataplane.local.instance import LocalAgent
+from haptic_trio.dataplane.local.lost_files import LastingSupervisor, keep_directory
 from haptic_trio.dataplane.local.process import find_record
 from haptic_trio.dataplane.local.supervisor import OnExit
 from haptic_trio.errors import HapticError, leaves_of
@@ -304,7 +305,7 @@ async def run_agent(
     await trio.to_thread.run_sync(probe_version, command.haproxy)
     attach = command.attach
     endpoint = (
-        LocalAgent(command.name, command.state_dir, command.haproxy)
+        LocalAgent(command.name, command.state_dir, command.haproxy, supervisor=LastingSupervisor)
         if attach is None
         else AttachedAgent(command.name, command.state_dir, command.haproxy, attach)
     )
@@ -314,6 +315,7 @@ async def run_agent(
     log = get_logger("agent")
     async with trio.open_nursery() as nursery:
         await nursery.start(partial(endpoint.run, on_exit=command.on_exit, grace=command.grace))
+        nursery.start_soon(keep_directory, endpoint, command.state_dir)
         try:
             served: ServedAgent = await nursery.start(
                 partial(

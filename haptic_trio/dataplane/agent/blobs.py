@@ -82,6 +82,8 @@ class BlobStore:
             return
         self._make_room(size)
         number = next(reversed(self._packs), 0) + 1
+        # The state directory may have been removed.
+        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_file(self._path_of(number), encode_frames(fresh))
         self._take(number, fresh, self._clock())
 
@@ -111,7 +113,7 @@ class BlobStore:
             for digest in self._packs.pop(number).digests:
                 if self._owner.get(digest) == number:
                     del self._owner[digest], self._blobs[digest]
-        if numbers:
+        if numbers and self._root.is_dir():
             fsync_directory(self._root)
 
     def _path_of(self, number: int) -> Path:

@@ -88,6 +88,8 @@ class LocalAgent:
         self._patched_worker = 0
         """Pid of the worker that has the recorded patches; 0 if none."""
         self._patched = trio.Event()
+        self._known: Generation | None = None
+        """The last known running generation, for `restore_files`."""
         self._last_write = LastWrite()
         self._log = get_logger("agent").bind(instance=name)
 
@@ -162,7 +164,22 @@ class LocalAgent:
     async def _read_running(self) -> Generation | None:
         if not self._files.clear:
             return None
-        return self._files.find_running() or await trio.to_thread.run_sync(self._files.read_running)
+        if running := self._files.find_running() or await trio.to_thread.run_sync(self._files.read_running):
+            self._known = running
+        return running
+
+    async def restore_files(self) -> None:
+        """Write the removed files again, from memory; a running HAProxy that lost its sockets is replaced."""
+        async with self._exclusive():
+            await trio.to_thread.run_sync(self._clear_scratch)
+            await trio.to_thread.run_sync(self._files.recover)
+            await self._supervisor.restore()
+            if (generation := self._known) is not None:
+                name = await trio.to_thread.run_sync(self._files.stage, generation)
+                await trio.to_thread.run_sync(self._files.begin, name)
+                await trio.to_thread.run_sync(self._files.switch, name)
+                await self._supervisor.load()
+                await self._last_write.finish(partial(self._files.commit, name, generation))
 
     async def activate(self, generation: Generation) -> None:
         """Stage, check, switch, and load; after a rejection files and process are as before."""
@@ -189,6 +206,7 @@ class LocalAgent:
                 raise
             # The process has changed.
             await self._last_write.finish(partial(self._files.commit, name, generation))
+            self._known = generation
 
     def _quote(self, output: str) -> str:
         errors = parse_check_output(output.replace(f"{self._files.current}/", "")).errors
@@ -252,6 +270,7 @@ class LocalAgent:
                 raise PatchRejectedError(self._name, "haproxy was reloaded by another program") from exc
             # The process has changed, so this must not be cancelled. Does not wait for the disk.
             self._files.settle(generation)
+            self._known = generation
             self._patched_worker = worker
             if self._writes_at_once:
                 await trio.to_thread.run_sync(self._files.join, generation)

@@ -27,6 +27,8 @@ from haptic_trio.dataplane.local.check import PRELUDE_NAME
 RECORD_NAME = "process.json"
 """Name of the record in the directory of an instance."""
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+TERMINATE_LIMIT = 2.0
+"""Seconds between SIGTERM and SIGKILL."""
 PROC = Path("/proc")
 
 
@@ -175,6 +177,15 @@ class MasterProcess:
             return "exited"
         code = os.waitstatus_to_exitcode(status)
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+
+    async def end(self, *, grace: float) -> None:
+        """End it: gracefully, and after *grace* seconds by force."""
+        for number, limit in ((signal.SIGUSR1, grace), (signal.SIGTERM, TERMINATE_LIMIT), (signal.SIGKILL, 1.0)):
+            self.send(number)
+            with trio.move_on_after(limit):
+                await self.wait_exit()
+                self.reap()
+                return
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to exactly this process; ignored if it has exited."""

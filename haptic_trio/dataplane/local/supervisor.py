@@ -1,7 +1,6 @@
 """Supervisor of one HAProxy: starts, adopts, reloads, restarts and ends its master process."""
 
 import contextlib
-import signal
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ from haptic_trio.dataplane.local.master import MasterClient, ReloadReport
 from haptic_trio.dataplane.local.old_workers import OldWorkers
 from haptic_trio.dataplane.local.process import (
     RECORD_NAME,
+    TERMINATE_LIMIT,
     MasterProcess,
     ProcessRecord,
     find_masters,
@@ -46,8 +46,6 @@ STABLE_AFTER = 10.0
 """Seconds after which an exit does not count as a failed start."""
 UPKEEP_INTERVAL = 10.0
 """Seconds between two checks of the size of HAProxy's log file and of the record of the process."""
-TERMINATE_LIMIT = 2.0
-"""Seconds between SIGTERM and SIGKILL."""
 
 
 class LoadRejectedError(HapticError):
@@ -140,7 +138,7 @@ class Supervisor:
             if on_exit == "stop":
                 if process is not None:
                     with trio.move_on_after(grace + 2 * TERMINATE_LIMIT, shield=True):
-                        await self._end(process, grace=grace)
+                        await process.end(grace=grace)
                 self._remove_traces()
             if process is not None:
                 process.close()
@@ -160,6 +158,11 @@ class Supervisor:
         await trio.to_thread.run_sync(self.output.shorten)
         if not report.loaded:
             raise LoadRejectedError(report.output)
+
+    async def restore(self) -> None:
+        """Write the files of the process again, after they were removed; the caller holds the lock."""
+        self._sockets = await trio.to_thread.run_sync(choose_socket_directory, self._directory)
+        await trio.to_thread.run_sync(self._write_config)
 
     async def _reload(self, process: MasterProcess) -> ReloadReport:
         # If the master exits, a worker may keep its end of the connection open, and no answer would arrive.
@@ -208,7 +211,7 @@ class Supervisor:
                 continue
             if pid in found:
                 self._log.warning("ending an haproxy that cannot be adopted", pid=pid)
-                await self._end(process, grace=0.0)
+                await process.end(grace=0.0)
             process.close()
         # Not earlier: a process in a reload would lose its files.
         await trio.to_thread.run_sync(self._files.recover)
@@ -356,14 +359,6 @@ class Supervisor:
         self._log.warning("haproxy exited", pid=process.pid, how=process.reap())
         process.close()
         self._process = None
-
-    async def _end(self, process: MasterProcess, *, grace: float) -> None:
-        for number, limit in ((signal.SIGUSR1, grace), (signal.SIGTERM, TERMINATE_LIMIT), (signal.SIGKILL, 1.0)):
-            process.send(number)
-            with trio.move_on_after(limit):
-                await process.wait_exit()
-                process.reap()
-                return
 
     def _remove_traces(self) -> None:
         self._record_path.unlink(missing_ok=True)
