@@ -8,6 +8,7 @@ import trio
 
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.capabilities import NEWEST, Capabilities
+from haptic_trio.haproxy.plan.kept_servers import keep_servers
 from haptic_trio.haproxy.plan.operations import Plan
 from haptic_trio.haproxy.plan.plan import make_plan
 from haptic_trio.haproxy.plan.split import SplitPlan, is_near, split_plan
@@ -19,6 +20,8 @@ OnlyData: TypeAlias = Callable[[Generation, Generation], Awaitable[bool]]
 """See `Planner.is_only_data`."""
 AddData: TypeAlias = Callable[[Generation, Generation], Awaitable[Generation]]
 """See `Planner.add_data`."""
+KeepServers: TypeAlias = Callable[[Generation, Generation], Awaitable[tuple[Generation, ...]]]
+"""See `Planner.keep_servers`."""
 T = TypeVar("T")
 
 
@@ -70,6 +73,11 @@ class Planner:
         if valid.id == prepared.id:
             return prepared
         return (await self.split(valid, prepared, NEWEST)).effective or valid
+
+    async def keep_servers(self, valid: Generation, rejected: Generation) -> tuple[Generation, ...]:
+        """Return `keep_servers` of the arguments; safe to cancel."""
+        async with self._turn:
+            return await self._run(partial(keep_servers, valid, rejected))
 
     async def is_only_data(self, valid: Generation, prepared: Generation) -> bool:
         """Whether some supported HAProxy version applies all changes from *valid* to *prepared* without a reload."""

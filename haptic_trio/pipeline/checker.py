@@ -15,7 +15,7 @@ import msgspec
 import trio
 
 from haptic_trio.channels import CycleEvent, EventBuffer, Latest
-from haptic_trio.dataplane.planner import AddData, OnlyData
+from haptic_trio.dataplane.planner import AddData, KeepServers, OnlyData
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
@@ -38,6 +38,7 @@ async def run_checker(
     interval: float,
     only_data: OnlyData,
     add_data: AddData,
+    keep_servers: KeepServers,
     last_valid: Generation | None = None,
     retry: Callable[[], Awaitable[None]],
     events: EventBuffer,
@@ -51,8 +52,11 @@ async def run_checker(
     A rejection that leads to fragments quarantines these and calls *retry*,
     which reconciles again; any other one goes to *rejected*. If the rejection
     is due to structure, the data that was prepared with it stays: the last
-    valid structure with this data is checked and replaces it. Takes ownership
-    of *cycles*.
+    valid structure with this data is checked and replaces it. If the data
+    itself is rejected, the last valid configuration with the present servers
+    is checked and replaces it, or else that without the servers that are gone;
+    if neither passes, the last valid one replaces it. Takes ownership of
+    *cycles*.
     """
     last_start, seen = -inf, 0
     with cycles:
@@ -86,6 +90,10 @@ async def run_checker(
                     if last_valid is not None and rejection.is_verdict:
                         part = await add_data(last_valid, generation)
                         kept = await _check_part(pipeline, candidate, last_valid, part)
+                        if kept is None and part.id != last_valid.id:
+                            # The data itself is rejected: all but the servers is undone.
+                            for servers in await keep_servers(last_valid, generation):
+                                kept = kept or await _check_part(pipeline, candidate, last_valid, servers)
                         if kept is not None:
                             last_valid = kept.generation
                             validated.put(kept)

@@ -7,7 +7,7 @@ import msgspec
 import trio
 
 from haptic_trio.channels import CycleEvent, EventBuffer, Latest
-from haptic_trio.dataplane.planner import AddData, OnlyData
+from haptic_trio.dataplane.planner import AddData, KeepServers, OnlyData
 from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
     ConfigPrepared,
@@ -34,6 +34,7 @@ class FastLane(msgspec.Struct, frozen=True, kw_only=True):
     """Minimum time in seconds between the starts of two checks that no endpoint waits for."""
     only_data: OnlyData
     add_data: AddData
+    keep_servers: KeepServers
     next_correlation: Callable[[], str]
     """Gives the id of the cycle that follows a rejection."""
     pulse: Pulse
@@ -90,6 +91,7 @@ async def run_coordinator(
                         interval=fast_lane.interval,
                         only_data=fast_lane.only_data,
                         add_data=fast_lane.add_data,
+                        keep_servers=fast_lane.keep_servers,
                         last_valid=checked.valid.generation if checked is not None else None,
                         retry=partial(run.retry, fast_lane),
                         events=events,

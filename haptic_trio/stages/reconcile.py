@@ -140,6 +140,7 @@ async def _run_coordinator(
             interval=config.validation.interval,
             only_data=planner.is_only_data,
             add_data=planner.add_data,
+            keep_servers=planner.keep_servers,
             next_correlation=next_correlation,
             pulse=pulses.add("checker", limit=check_limit + render_limit),
         )

@@ -101,6 +101,8 @@ class Rig:
         self.structural: set[str] = set()
         self.data: dict[str, Generation] = {}
         """The valid configuration with the data of a correlation id."""
+        self.servers: dict[str, tuple[Generation, ...]] = {}
+        """The valid configuration with the present servers of a correlation id, and without those that are gone."""
         self.retries = 0
 
     def _next(self) -> str:
@@ -112,6 +114,9 @@ class Rig:
 
     async def _add_data(self, valid: Generation, prepared: Generation) -> Generation:
         return self.data.get(prepared.text.strip("# \n"), valid)
+
+    async def _keep_servers(self, _valid: Generation, rejected: Generation) -> tuple[Generation, ...]:
+        return self.servers.get(rejected.text.strip("# \n"), ())
 
     async def start(self, nursery: trio.Nursery) -> None:
         await nursery.start(
@@ -128,6 +133,7 @@ class Rig:
                     interval=INTERVAL,
                     only_data=self._only_data,
                     add_data=self._add_data,
+                    keep_servers=self._keep_servers,
                     next_correlation=self._next,
                     pulse=Pulse("checker", 10),
                 ),
@@ -283,6 +289,23 @@ async def test_data_that_is_rejected_itself_is_not_kept(autojump_clock: MockCloc
     assert rig.refused.value is not None
     assert not rig.refused.value.keeps_data
     assert rig.validated.version == 1
+
+
+@pytest.mark.parametrize("rejected", [set(), {"c1 with servers"}])
+async def test_servers_stay_when_the_data_is_rejected(autojump_clock: MockClock, rig: Rig, rejected: set[str]) -> None:
+    await first_is_valid(rig)
+    rig.pipeline.refused |= dict.fromkeys({"c2", *rejected}, False)
+    rig.data["c2"] = generation("c2")
+    rig.servers["c2"] = generation("c1 with servers"), generation("c1 without gone servers")
+
+    await rig.trigger("c2")
+    _version, refused = await rig.refused.wait_newer(0)
+
+    # The schedule goes back to the valid configuration, which has the servers.
+    assert not refused.keeps_data
+    valid = rig.validated.value
+    assert valid is not None
+    assert valid.generation.id == rig.servers["c2"][len(rejected)].id
 
 
 async def test_check_without_a_verdict_is_reported_and_repeated_in_the_next_reconciliation(

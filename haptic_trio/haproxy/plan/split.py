@@ -132,14 +132,14 @@ def _make_effective(running: Generation, desired: Generation, capabilities: Capa
     replaced = {change.running.key: new for change in changes if (new := chooser.replace(change)) is not None}
     found = {section.key for section in sorted(diff.added, key=count_servers) if chooser.can_add(section)}
     added = [section for section in diff.added if section.key in found]
-    config = _put_together(running.config, replaced, added)
+    config = put_together(running.config, replaced, added)
     missing = {section.name for section in diff.added if section.kind in SERVING_KINDS}
     missing -= {section.name for section in added}
     files = choose_files(running, desired, config, missing=missing, capabilities=capabilities)
     return make_generation(config, files)
 
 
-def _put_together(config: Config, replaced: Mapping[_Key, Section], added: Sequence[Section]) -> Config:
+def put_together(config: Config, replaced: Mapping[_Key, Section], added: Sequence[Section]) -> Config:
     """Return *config* with the sections *replaced* in their places, and the sections *added* at the end."""
     if not (replaced or added):
         return config
@@ -183,7 +183,7 @@ class _SectionChooser:
             return None
         if self._can_become(before, after, count):
             return after
-        mixed = _with_servers_of(before, after)
+        mixed = with_servers_of(before, after)
         return mixed if mixed is not None and self._can_become(before, mixed, count) else None
 
     def _can_become(self, before: Section, after: Section, count: int) -> bool:
@@ -221,7 +221,7 @@ def _shared(sections: Iterable[Section]) -> list[tuple[object, ...]]:
     return [(line.words, line.raw) for one in sections for line in one.directives if line.keyword in _SHARED]
 
 
-class _Parts(NamedTuple):
+class Parts(NamedTuple):
     """Parts of a section whose servers all inherit the same settings."""
 
     frame: tuple[Directive, ...]
@@ -230,7 +230,8 @@ class _Parts(NamedTuple):
     servers: dict[str, ServerLine]
 
 
-def _take_apart(section: Section) -> _Parts | None:
+def take_apart(section: Section) -> Parts | None:
+    """Return the parts of *section*; None if its servers do not all inherit the same settings."""
     if section.conditional:
         return None
     order = [line.keyword for line in section.directives if line.keyword in {"server", "default-server"}]
@@ -240,12 +241,12 @@ def _take_apart(section: Section) -> _Parts | None:
     if len(found) != len(lines) or order != sorted(order):
         return None
     frame = tuple(line for line in section.directives if line.keyword != "server")
-    return _Parts(frame, lines, {server.name: server for server in found})
+    return Parts(frame, lines, {server.name: server for server in found})
 
 
-def _with_servers_of(before: Section, after: Section) -> Section | None:
+def with_servers_of(before: Section, after: Section) -> Section | None:
     """Return *before* with the servers of *after*; None if their lines may have another meaning there."""
-    one, other = _take_apart(before), _take_apart(after)
+    one, other = take_apart(before), take_apart(after)
     if one is None or other is None or _shared([before]) != _shared([after]):
         return None
     options = {server.rest for server in one.servers.values()}

@@ -1,0 +1,52 @@
+"""What a rollback keeps of the servers of a rejected configuration."""
+
+from haptic_trio.haproxy.config.parser import parse_config
+from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
+from haptic_trio.haproxy.plan.kept_servers import keep_servers
+
+HEAD = """\
+defaults http
+  mode http
+frontend web from http
+  bind :8080
+  use_backend %[base,map_beg(maps/path.map)]
+"""
+
+
+def site(*servers: str, other: str = "", line: str = "", paths: str = "a b\n") -> Generation:
+    """Return a generation with a backend of *servers*, and more."""
+    lines = "".join(f"  server {server}\n" for server in servers)
+    text = f"{HEAD}backend b from http\n{line}{lines}{other}"
+    return make_generation(parse_config(text), (make_file(FileKind.MAP, "maps/path.map", paths),))
+
+
+VALID = site("s1 10.0.0.1:80", "s2 10.0.0.2:80 weight 3")
+
+
+def test_present_servers_stay_and_other_data_is_undone() -> None:
+    rejected = site("s1 10.0.0.9:80", "s3 10.0.0.3:80", other="backend c from http\n", paths="c d\n")
+
+    present, still = keep_servers(VALID, rejected)
+
+    assert present == site("s1 10.0.0.9:80", "s3 10.0.0.3:80")
+    # Neither is where it was.
+    assert still == site()
+
+
+def test_settings_of_servers_that_are_there_may_be_undone() -> None:
+    present, still = keep_servers(VALID, site("s1 10.0.0.9:80", "s2 10.0.0.2:80 weight 5"))
+
+    assert present == site("s1 10.0.0.9:80", "s2 10.0.0.2:80 weight 5")
+    assert still == site("s2 10.0.0.2:80 weight 3")
+
+
+def test_server_that_a_rule_names_stays() -> None:
+    valid = site("s1 10.0.0.1:80", line="  use-server s1 if { path /a }\n")
+
+    assert keep_servers(valid, site(line="  use-server s1 if { path /a }\n")) == (valid, valid)
+
+
+def test_conditional_sections_are_left_alone() -> None:
+    valid = site("s1 10.0.0.1:80", other=".if version_atleast(2.8)\nbackend d from http\n.endif\n")
+
+    assert keep_servers(valid, VALID) == ()
