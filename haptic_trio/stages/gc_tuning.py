@@ -33,7 +33,7 @@ QUIET: Final = 10.0
 LONGEST_WAIT: Final = 600.0
 """Seconds after which it is collected even if there was always a change."""
 MOST_UNCOLLECTED: Final = 10
-"""Number of former iterations whose garbage may wait; one more begins with a collection."""
+"""Number of former iterations and candidates whose garbage may wait; one more begins with a collection."""
 
 
 class Collections:
@@ -42,7 +42,7 @@ class Collections:
     def __init__(self, *, wanted: bool) -> None:
         self._wanted = wanted
         self._uncollected = 0
-        """Number of former iterations whose garbage is not collected yet."""
+        """Number of former iterations and candidates whose garbage is not collected yet."""
         self._retired: list[Callable[[], Awaitable[None]]] = []
 
     def retire(self, release: Callable[[], Awaitable[None]]) -> None:
@@ -85,11 +85,23 @@ class Collections:
         if not self._wanted or not gc.isenabled():
             yield
             return
+        self._uncollected += 1
+        if self._uncollected > MOST_UNCOLLECTED:
+            # Of candidates that were rejected one after another.
+            self._collect()
         gc.disable()
         try:
             yield
         finally:
+            # Otherwise the first collection would traverse all that was made meanwhile, and stop all threads.
+            gc.freeze()
             gc.enable()
+
+    def _collect(self) -> None:
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+        self._uncollected = 0
 
     async def run_freeze(self, validated: Latest[ConfigValidated], changes: Sequence[Latest[Any]] = ()) -> None:
         """Freeze existing objects once the first configuration is valid, and free those of former iterations.
@@ -107,10 +119,7 @@ class Collections:
         if self._wanted and self._uncollected:
             with trio.move_on_after(LONGEST_WAIT):
                 await _wait_quiet(News(changes))
-            gc.unfreeze()
-            gc.collect()
-            gc.freeze()
-            self._uncollected = 0
+            self._collect()
 
 
 async def _wait_quiet(news: News) -> None:

@@ -157,6 +157,24 @@ async def test_candidate_is_made_without_collections() -> None:
     assert gc.isenabled()
 
 
+async def test_end_of_a_candidate_does_not_traverse_what_was_made() -> None:
+    collections = Collections(wanted=True)
+    with collections.paused():
+        made = [[number] for number in range(10_000)]
+        assert gc.get_freeze_count() == 0
+    assert gc.get_freeze_count() > len(made)
+
+
+async def test_rejected_candidates_are_collected_once_in_a_while() -> None:
+    collections = Collections(wanted=True)
+    former = None
+    for number in range(MOST_UNCOLLECTED + 1):
+        with collections.paused():
+            if former is not None:
+                assert (former() is None) == (number == MOST_UNCOLLECTED)
+            former = former or garbage()
+
+
 async def test_nothing_is_touched_where_it_is_not_wanted(autojump_clock: MockClock) -> None:
     collections = Collections(wanted=False)
     with collections.building(is_resumed=False), collections.paused():
