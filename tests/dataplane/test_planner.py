@@ -38,7 +38,8 @@ class Recorder:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.threads: list[int] = []
-        monkeypatch.setattr("haptic_trio.haproxy.plan.plan.diff_configs", self._record(diff_configs))
+        for module in ("plan", "split", "kept_servers"):
+            monkeypatch.setattr(f"haptic_trio.haproxy.plan.{module}.diff_configs", self._record(diff_configs))
 
     def _record(self, compare: Callable[[Config, Config], object]) -> Callable[[Config, Config], object]:
         def recording(running: Config, desired: Config) -> object:

@@ -47,15 +47,24 @@ _FILE_NAMES: Final = {
 }
 
 
-def make_plan(running: Generation | None, desired: Generation, *, capabilities: Capabilities = OLDEST) -> Plan:
-    """Return the plan from *running*, the generation in the process (None: none), to *desired*; never raises."""
+def make_plan(
+    running: Generation | None,
+    desired: Generation,
+    *,
+    capabilities: Capabilities = OLDEST,
+    diff: ConfigDiff | None = None,
+) -> Plan:
+    """Return the plan from *running*, the generation in the process (None: none), to *desired*; never raises.
+
+    *diff* is the difference of the two configurations, if it is known.
+    """
     if running is None:
         return Plan(reasons=(FIRST_GENERATION,))
     if running.id == desired.id:
         return Plan()
     steps: list[Step] = []
     reasons: list[str] = []
-    diff = diff_configs(running.config, desired.config)
+    diff = diff if diff is not None else diff_configs(running.config, desired.config)
     _plan_config(running, desired, diff, capabilities, steps, reasons)
     changes = diff_files(running.files, desired.files)
     _plan_files(running, desired, changes, capabilities, steps, reasons)

@@ -35,7 +35,7 @@ from haptic_trio.haproxy.model import (
 )
 from haptic_trio.haproxy.plan.backends import add_backend
 from haptic_trio.haproxy.plan.capabilities import Capabilities
-from haptic_trio.haproxy.plan.diff import SectionChange, diff_configs
+from haptic_trio.haproxy.plan.diff import ConfigDiff, SectionChange, diff_configs
 from haptic_trio.haproxy.plan.operations import AddServer, Operation
 from haptic_trio.haproxy.plan.plan import MAX_CHANGED_SERVERS, OLDEST, TOO_MANY, count_servers, make_plan
 from haptic_trio.haproxy.plan.servers import plan_servers
@@ -73,12 +73,13 @@ def split_plan(running: Generation | None, desired: Generation, capabilities: Ca
     second split, from the effective to the desired generation, gives no
     operations.
     """
-    whole = make_plan(running, desired, capabilities=capabilities)
-    if running is None:
+    diff = diff_configs(running.config, desired.config) if running is not None else None
+    whole = make_plan(running, desired, capabilities=capabilities, diff=diff)
+    if running is None or diff is None:
         return SplitPlan(None, (), whole.reasons)
     if not whole.reasons:
         return SplitPlan(desired, whole.operations, ())
-    effective = _make_effective(running, desired, capabilities)
+    effective = _make_effective(running, desired, capabilities, diff)
     ahead = make_plan(running, effective, capabilities=capabilities) if effective is not None else None
     if effective is None or ahead is None or ahead.reasons or not ahead.operations:
         return SplitPlan(None, (), whole.reasons)
@@ -121,12 +122,13 @@ def _changed_bytes(file: AuxFile, running: Files, desired: Files) -> int:
     return sum(len(piece.text) for piece in pieces)
 
 
-def _make_effective(running: Generation, desired: Generation, capabilities: Capabilities) -> Generation | None:
+def _make_effective(
+    running: Generation, desired: Generation, capabilities: Capabilities, diff: ConfigDiff
+) -> Generation | None:
     # If sections depend on `.if`, the text does not determine the sections of the process.
     if running.config.branched or desired.config.branched:
         return None
     chooser = _SectionChooser(running, desired, capabilities)
-    diff = diff_configs(running.config, desired.config)
     # The smallest first: a backend with very many changes keeps no other one waiting.
     changes = sorted(diff.changed, key=count_servers)
     replaced = {change.running.key: new for change in changes if (new := chooser.replace(change)) is not None}
