@@ -16,6 +16,7 @@ from haptic_trio.cancellation import finish_despite_cancel
 from haptic_trio.channels import CycleEvent, EventBuffer, Latest
 from haptic_trio.dataplane.endpoint import Endpoint, EndpointTimeoutError, PortsUnavailableError, SyncResult
 from haptic_trio.deployment.rounds import Rounds, Target
+from haptic_trio.deployment.verification import Verification
 from haptic_trio.errors import HapticError
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.heartbeat import Pulse
@@ -55,6 +56,7 @@ async def run_deployer(
     drain_timeout: float,
     max_parallel: int,
     verify_interval: float = inf,
+    verification: Verification | None = None,
     report_ports: Callable[[PortsUnavailableError], None],
     events: EventBuffer,
     pulse: Pulse,
@@ -69,7 +71,8 @@ async def run_deployer(
     may continue for *drain_timeout* seconds. At most *max_parallel* endpoints
     are deployed to at once; 0 means no limit. The first deployment to an
     endpoint also verifies its process (drift), and so does each deployment
-    that starts *verify_interval* seconds or more after the last verification.
+    that starts *verify_interval* seconds or more after the last verification;
+    *verification* knows about earlier ones.
     *report_ports* is also called if an endpoint cannot listen on an address.
     Takes ownership of the channel ends.
     """
@@ -81,7 +84,7 @@ async def run_deployer(
         collapse_deferred=True,
     )
     rounds = Rounds()
-    verification = _Verification(sync, verify_interval)
+    syncs = _Syncs(sync, verify_interval, verification or Verification())
 
     async def complete(messages: list[DeploymentCompleted]) -> None:
         for message in messages:
@@ -107,10 +110,10 @@ async def run_deployer(
         target = rounds.take(name)
         if target is None or not _is_known(target.endpoint, endpoints):
             queue.forget(name)
-            verification.forget(name)
+            syncs.forget(name)
             await complete(rounds.drop(name, trio.current_time()))
             return
-        result = await _sync_one(target, verification.sync, deployment_timeout, drain_timeout, events, report_ports)
+        result = await _sync_one(target, syncs.deploy, deployment_timeout, drain_timeout, events, report_ports)
         if result is None:
             queue.add_rate_limited(name)
             await complete(rounds.fail(target, trio.current_time()))
@@ -163,35 +166,33 @@ async def _run_queue(
         nursery.cancel_scope.cancel(reason="the queue is shut down")
 
 
+class _Syncs:
+    """Deployments to single endpoints, and which of them verify."""
+
+    def __init__(self, sync: SyncEndpoint, interval: float, verification: Verification) -> None:
+        self._sync = sync
+        self._interval = interval
+        self._verification = verification
+
+    async def deploy(self, endpoint: Endpoint, deployment: DeploymentScheduled) -> SyncResult:
+        """Deploy the generation of *deployment* to *endpoint*; verify the process first if that is due."""
+        began = trio.current_time()
+        verify = self._verification.is_due(endpoint, began, self._interval)
+        result = await self._sync(endpoint, deployment.generation, verify=verify, may_reload=deployment.may_reload)
+        if verify:
+            self._verification.record(endpoint, began)
+        return result
+
+    def forget(self, name: str) -> None:
+        """Forget the lost endpoint *name*."""
+        self._verification.forget(name)
+
+
 def _publish_standing(completed: Latest[DeploymentCompleted], rounds: Rounds) -> None:
     """Publish the standing after a retry: a retry belongs to no round and completes none."""
     newest = completed.value
     if newest is not None and newest.standing != rounds.standing:
         completed.put(msgspec.structs.replace(newest, standing=rounds.standing))
-
-
-class _Verification:
-    """Verifies the processes of endpoints at intervals: drift is repaired with the deployment."""
-
-    def __init__(self, sync: SyncEndpoint, interval: float) -> None:
-        self._sync = sync
-        self._interval = interval
-        self._last: dict[str, tuple[Endpoint, float]] = {}
-
-    async def sync(self, endpoint: Endpoint, deployment: DeploymentScheduled) -> SyncResult:
-        """Deploy the generation of *deployment* to *endpoint*; verify the process first if that is due."""
-        began = trio.current_time()
-        # An endpoint that was renewed is another object of the same name.
-        known, last = self._last.get(endpoint.name, (None, -inf))
-        verify = known is not endpoint or began - last >= self._interval
-        result = await self._sync(endpoint, deployment.generation, verify=verify, may_reload=deployment.may_reload)
-        if verify:
-            self._last[endpoint.name] = endpoint, began
-        return result
-
-    def forget(self, name: str) -> None:
-        """Verify endpoint *name* with its next deployment."""
-        self._last.pop(name, None)
 
 
 def _is_known(endpoint: Endpoint, endpoints: Latest[EndpointsDiscovered]) -> bool:

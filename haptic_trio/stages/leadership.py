@@ -13,6 +13,7 @@ from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.deployment.deployer import run_deployer
 from haptic_trio.deployment.schedule import Schedule
 from haptic_trio.deployment.scheduler import run_scheduler
+from haptic_trio.deployment.verification import Verification
 from haptic_trio.heartbeat import Pulses
 from haptic_trio.messages import ConfigValidated, DeploymentScheduled, LeadershipChanged
 from haptic_trio.terms import run_terms
@@ -41,8 +42,12 @@ async def run_term(
     pulses: Pulses,
     metrics: WorkQueueMetrics | None,
     report_ports: Callable[[PortsUnavailableError], None],
+    verification: Verification,
+    leadership: Latest[LeadershipChanged],
 ) -> None:
     """Run scheduler and deployer, beginning with the present values of *channels*, until cancelled."""
+    if leadership.value is not None:
+        verification.begin(leadership.value.term)
     dataplane = config.dataplane
     # Capacity 0: the scheduler can replace a deployment that the deployer has not received yet.
     deployments_in, deployments_out = trio.open_memory_channel[DeploymentScheduled](0)
@@ -61,6 +66,7 @@ async def run_term(
                     max_parallel=dataplane.max_parallel,
                     report_ports=report_ports,
                     verify_interval=dataplane.drift_prevention_interval,
+                    verification=verification,
                     events=events,
                     pulse=pulses.add("deployer", limit=2 * dataplane.deployment_timeout),
                     metrics=metrics,

@@ -13,6 +13,7 @@ from haptic_trio.config.model import InstancesConfig, LeaderElection
 from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.deployment.pods import PodEndpoints
 from haptic_trio.deployment.taken_ports import TakenPorts
+from haptic_trio.deployment.verification import Verification
 from haptic_trio.fleet.owner import FleetOwner
 from haptic_trio.fleet.providers.observed_pods import ObservedPods
 from haptic_trio.heartbeat import Pulses
@@ -127,6 +128,8 @@ class RetainedState:
     """Fetched contents that were accepted last."""
     taken_ports: TakenPorts = field(default_factory=TakenPorts)
     """Addresses that HAProxy could not bind; another configuration does not free them."""
+    verification: Verification = field(default_factory=Verification)
+    """When endpoints were verified: a changed configuration is no reason to verify them again."""
     rejected: set[str] = field(default_factory=set)
     """Versions of configurations that could not be used."""
     newest_valid: Latest[ConfigValidated] = field(default_factory=Latest)

@@ -77,6 +77,8 @@ async def run_reconcile(
                         pulses=pulses,
                         metrics=process.queue_metrics,
                         report_ports=process.retained.taken_ports.report,
+                        verification=process.retained.verification,
+                        leadership=process.leadership,
                     ),
                     process,
                     components,
