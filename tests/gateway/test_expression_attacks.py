@@ -15,7 +15,7 @@ from haptic_trio.haproxy.config.parser import parse_config
 from tests.gateway.objects import gateway, route, rule, service
 from tests.gateway.serving import render
 from tests.support.ports import free_port
-from tests.support.proxy import check, running
+from tests.support.proxy import check, processor_seconds, running
 from tests.support.traffic import PATIENCE, ask
 
 pytestmark = pytest.mark.haproxy
@@ -106,8 +106,8 @@ class Attacked:
         self._process = process
 
     def seconds(self) -> float:
-        """Return the processor time that HAProxy has used; the scheduler counts it in nanoseconds."""
-        return int(Path(f"/proc/{self._process}/schedstat").read_text().split()[0]) / 1e9
+        """Return the processor time that HAProxy has used."""
+        return processor_seconds(self._process)
 
     def send(self, request: bytes) -> int:
         """Return the status of the answer to *request*."""

@@ -12,6 +12,7 @@ import pytest
 
 from tests.libraries.conftest import Cluster
 from tests.libraries.test_external_auth import LIBRARIES, URL, ask_for, checked, deciding, servers
+from tests.support.proxy import processor_seconds
 from tests.support.traffic import serving
 
 
@@ -60,6 +61,7 @@ def endless(body: bytes) -> Iterator[tuple[int, list[socket.socket]]]:
 
 
 ENDLESS = b"40000\r\n" + b"x" * 0x40000 + b"\r\n"
+MOST_SECONDS = 1.0
 MOST = 8
 """How many questions of a namespace are open at once, in each thread."""
 
@@ -158,6 +160,26 @@ def test_interim_answers_and_bare_line_ends_are_understood(cluster: Cluster) -> 
         )
 
         assert "x-user: joe" in ask_for(cluster, "odd", 200).body.split("\n")
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize(
+    "value", [b"a" + b" " * 32_000 + b"b", b"\t" * 32_000, b"a\t" * 16_000], ids=["gap", "empty", "gaps"]
+)
+def test_blanks_in_an_answer_take_little_processor_time(cluster: Cluster, value: bytes) -> None:
+    text = b"HTTP/1.1 401 No\r\nX-A: " + value + b"\r\n\r\n"
+    with serving("web") as running, sending(text) as port:
+        rendered = cluster.render(
+            checked("odd", {"auth-url": URL}), *servers(running["web"], port), libraries=LIBRARIES
+        )
+        text_of_one_thread = rendered.text.replace("global\n", "global\n    nbthread 1\n", 1)
+        with cluster.running(text_of_one_thread, rendered) as process:
+            before = processor_seconds(process)
+            status = ask_for(cluster, "odd", 200).status
+
+            # Quadratic time would be seconds, after which the watchdog ends the process.
+            assert processor_seconds(process) - before < MOST_SECONDS
+            assert status == 401
 
 
 @pytest.mark.haproxy

@@ -31,6 +31,11 @@ def check(directory: Path, text: str, files: Mapping[str, str]) -> str:
     return run.stderr if run.returncode else ""
 
 
+def processor_seconds(process: int) -> float:
+    """Return the processor time that an HAProxy with one thread has used; the scheduler counts it in nanoseconds."""
+    return int(Path(f"/proc/{process}/schedstat").read_text().split()[0]) / 1e9
+
+
 @contextmanager
 def running(directory: Path, text: str, files: Mapping[str, str], *, port: int) -> Iterator[int]:
     """Run HAProxy in the foreground until the block ends; entered with its process id once it serves.
