@@ -231,6 +231,7 @@ def _has_snippets(site: Site, prefix: str) -> bool:
 
 def _redirect_notes(routing: Routing, host: str) -> Iterator[str]:
     for key in (host, base_maps.wildcard_of(host)):
-        if routing.find(key) is not None:
+        is_excluded = key != host and routing.find(f"-{host}") is not None
+        if routing.find(key) is not None and not is_excluded:
             yield f"plain HTTP is redirected to HTTPS: {routing.paths[TLS_HOSTS]} has {key}"
             return

@@ -95,7 +95,7 @@ class Certificates(msgspec.Struct, frozen=True):
         mine = {host: age for host, age in hosts.items() if self._decides(host, namespace, name)}
         # The owners of the Secret and of the Ingress may differ. Only the first few Ingresses get a warning.
         return SecretLines(
-            tuple(_lines(mine, self._excluded)),
+            tuple(_lines(mine, self.excluded)),
             tuple(
                 {"kind": "Ingress", "metadata": {"namespace": namespace, "name": ingress}}
                 for ingress in named_by[:_MOST_REPORTED]
@@ -110,7 +110,7 @@ class Certificates(msgspec.Struct, frozen=True):
             for named in chosen.secrets if chosen is not None else ():
                 if self._is_usable(namespace_of(ingress), named, host):
                     found.setdefault(named.secret, {})[host] = own
-        return [(secret, line) for secret, hosts in found.items() for line in _lines(hosts, self._excluded)]
+        return [(secret, line) for secret, hosts in found.items() for line in _lines(hosts, self.excluded)]
 
     def asks(self, ingress: Resource, host: str) -> bool:
         """Whether *ingress* decides by which authorities clients of *host* are verified."""
@@ -128,9 +128,10 @@ class Certificates(msgspec.Struct, frozen=True):
                 return choice
         return known.choices[0]
 
-    def is_whole(self, wildcard: str, age: Age) -> bool:
-        """Whether all hosts that *wildcard* must exclude fit into one line."""
-        return exclusions_of(wildcard, age, self.lookups, self.own, self.vendors).is_complete
+    def excluded(self, wildcard: str, age: Age) -> tuple[str, ...] | None:
+        """Return the hosts that *wildcard* must exclude; None if they do not fit into one line."""
+        found = exclusions_of(wildcard, age, self.lookups, self.own, self.vendors)
+        return found.hosts if found.is_complete else None
 
     def _decides(self, host: str, namespace: str, secret: str) -> bool:
         chosen = self.choice(host)
@@ -147,10 +148,6 @@ class Certificates(msgspec.Struct, frozen=True):
             return bool(secrets.has(namespace, named.secret))
         found = secrets.get(namespace, named.secret)
         return any(_is_for(names_of(secret), host) for secret in found)
-
-    def _excluded(self, wildcard: str, age: Age) -> tuple[str, ...] | None:
-        found = exclusions_of(wildcard, age, self.lookups, self.own, self.vendors)
-        return found.hosts if found.is_complete else None
 
 
 def _lines(hosts: dict[str, Age], excluded: Callable[[str, Age], tuple[str, ...] | None]) -> list[Line]:

@@ -52,6 +52,11 @@ class IngressView:
         owners = self._certificates.owners_of(normal_host(str(host)))
         return owners.has_host(self._namespace) and (owners.requests is None or owners.requests > age_of(self._ingress))
 
+    def excluded(self, host: Any) -> tuple[str, ...] | None:
+        """Return the hosts that *host*, if it is a wildcard, does not stand for; None if they are too many to list."""
+        name = normal_host(str(host))
+        return self._certificates.excluded(name, age_of(self._ingress)) if name.startswith("*.") else ()
+
     def asks_clients(self, host: Any) -> bool:
         """Whether the Ingress decides by which authorities clients of *host* are verified."""
         return self._certificates.asks(self._ingress, normal_host(str(host)))
@@ -127,7 +132,7 @@ class IngressView:
                     f"spec.tls: the Ingress {known.rival} names another certificate for {host}; the certificate of"
                     " this Ingress is used",
                 )
-            elif host.startswith("*.") and secrets and not self._certificates.is_whole(host, age_of(self._ingress)):
+            elif host.startswith("*.") and secrets and self.excluded(host) is None:
                 yield Note(
                     "CertificateNotServed",
                     f"spec.tls: no certificate is served for {host}, since too many hosts that it covers belong to"

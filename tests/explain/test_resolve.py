@@ -112,6 +112,20 @@ def test_a_host_lists_its_routes_in_lookup_order_and_its_certificates(site: Site
     assert isinstance(explain(site, "*.example.com"), HostAnswer)
 
 
+def test_a_wildcard_of_another_namespace_does_not_redirect_an_older_host() -> None:
+    shop = ingress("shop", rule("shop.example.com", path("/", "web")))
+    wildcard = ingress("all", rule("*.example.com", path("/", "web")), namespace="other", age=2)
+    wildcard["spec"]["tls"] = [{"hosts": ["*.example.com"]}]
+    found = site_of(shop, wildcard, sslRedirect=True)
+
+    def notes(host: str) -> str:
+        answer = explain(found, host)
+        return "; ".join(answer.notes) if isinstance(answer, HostAnswer) else ""
+
+    assert "redirected" not in notes("shop.example.com")
+    assert "redirected" in notes("new.example.com")
+
+
 def test_a_request_names_the_entry_that_wins_and_those_behind_it(site: Site) -> None:
     answer = explain(site, "https://shop.example.com:8443/cart/7?x=1")
 

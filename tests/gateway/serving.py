@@ -85,9 +85,9 @@ def endpoints(service: str, *ports: tuple[str, int]) -> Resource:
     return found
 
 
-def render(*objects: Resource, **context: Any) -> Rendered:
-    """Render *objects* of the class `haptic`; *context* is the user's extraContext."""
-    config = library_config("base", "ssl", "gateway", gatewayAddresses=["127.0.0.1"], **context)
+def render(*objects: Resource, libraries: tuple[str, ...] = (), **context: Any) -> Rendered:
+    """Render *objects* of the class `haptic`, with more *libraries*; *context* is the user's extraContext."""
+    config = library_config("base", "ssl", *libraries, "gateway", gatewayAddresses=["127.0.0.1"], **context)
     stores = make_stores(config)
     watched = config.watched_resources.items()
     for one in (gateway_class(), *objects):

@@ -14,6 +14,8 @@ import pytest
 from haptic_trio.k8s.resource import Resource
 from tests.gateway.objects import gateway, made, route, rule
 from tests.gateway.serving import endpoints, served
+from tests.support.kubernetes import ingress, path
+from tests.support.kubernetes import rule as kubernetes_rule
 from tests.support.ports import free_port
 from tests.support.traffic import ask, serving
 
@@ -224,3 +226,19 @@ def test_answers_have_what_the_rule_and_the_backend_add(tmp_path: Path) -> None:
     assert known.headers["access-control-expose-headers"] == "x-rule"
     assert "access-control-allow-origin" not in unknown.headers
     assert unknown.headers["x-own"] == "1, 2"
+
+
+@pytest.mark.haproxy
+def test_an_ingress_redirects_no_request_of_a_gateway(tmp_path: Path) -> None:
+    port = free_port()
+    elsewhere = {"type": "RequestRedirect", "requestRedirect": {"hostname": "answered.test"}}
+    of_gateway = {"matches": [], "filters": [elsewhere]}
+    attack = ingress("evil", kubernetes_rule("shop.test", path("/", "web")), tls=[{"hosts": ["shop.test"]}])
+    objects = [
+        gateway("gw", {"name": "web", "port": port, "protocol": "HTTP"}),
+        route("shop", of_gateway, hostnames=["shop.test"]),
+        attack,
+    ]
+    with served(tmp_path, port, *objects, libraries=("ingress",), sslRedirect=True, httpPort=free_port()) as rendered:
+        assert "shop.test yes" in rendered.files["maps/tls-host.map"].content.decode()
+        assert ask(port, "shop.test").headers["location"] == f"http://answered.test:{port}/"

@@ -8,6 +8,7 @@ import pytest
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.pipeline.render import Renderer
+from tests.libraries.conftest import Cluster
 from tests.libraries.tenants import ALL, EVIL, HI, HOST, NGINX, SHOP, SHOP_TLS, WILDCARD, evil, secret, secured, victim
 from tests.support.kubernetes import (
     path,
@@ -15,6 +16,7 @@ from tests.support.kubernetes import (
     service_backend,
 )
 from tests.support.rendering import KINDS, library_config, render
+from tests.support.traffic import ask
 
 
 def routes(*objects: Resource, **context: Any) -> dict[str, str]:
@@ -131,6 +133,21 @@ def test_an_ingress_redirects_plain_http_only_for_its_own_hosts() -> None:
     files = render([victim(rule(HOST, path("/", "web"))), evil(tls=secured(HOST, "e.org"))], sslRedirect=True).files
 
     assert files["maps/tls-host.map"].split() == ["e.org", "yes"]
+
+
+@pytest.mark.parametrize("older", ["victim", "attacker"])
+def test_a_wildcard_redirects_no_host_of_an_older_ingress(cluster: Cluster, older: str) -> None:
+    younger = {"age": 30} if older == "attacker" else {}
+    cluster.serve(
+        victim(rule(HOST, path("/", "web")), **younger),
+        evil(rule(WILDCARD, path("/", "web")), tls=secured(WILDCARD)),
+        libraries=ALL,
+        sslRedirect=True,
+    )
+
+    # Without a Service, what is not redirected is answered with 503.
+    assert ask(cluster.http_port, HOST).status == (503 if older == "victim" else 308)
+    assert ask(cluster.http_port, "other.example.com").status == 308
 
 
 def test_passthrough_does_not_take_the_host_of_another_namespace() -> None:
