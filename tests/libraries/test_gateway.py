@@ -6,9 +6,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from haptic_trio.gateway.expressions.check import Expression, expression
+from haptic_trio.gateway.routes import matches
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Stores
 from haptic_trio.pipeline.render import Rendered, Renderer
+from haptic_trio.templating.incremental.recorder import current_recorder
 from haptic_trio.validation_tests.fixtures import make_stores
 from tests.gateway.crowd import HOST, crowd, open_gateway, shop
 from tests.gateway.objects import gateway, gateway_class, made, plural_of, route, rule, service
@@ -179,6 +182,41 @@ def test_very_many_matches_of_a_namespace_leave_the_routes_of_another_served(day
     assert {(warning.subject.namespace, warning.reason) for warning in rendered.warnings} == {
         ("attacker", "FieldWithoutEffect")
     }
+
+
+@pytest.mark.parametrize("kind", ["Exact", "PathPrefix"])
+def test_each_route_is_analysed_once_and_at_its_own_cost(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    analysed: list[str] = []
+
+    def noted(text: str) -> Expression:
+        analysed.append(current_recorder().subjects[-1].namespace)
+        return expression(text)
+
+    def attack(number: int, version: str) -> Resource:
+        header = {"name": "x-version", "type": "RegularExpression", "value": f"{version}{number}+"}
+        return common(f"r{number}", {"headers": [header]}, namespace="attacker", created="2026-01-28T00:00:00Z")
+
+    def common(name: str, match: dict[str, Any], **fields: Any) -> Resource:
+        found = rule(matches=[{"path": {"type": kind, "value": "/cart"}, **match}])
+        return route(name, found, hostnames=[HOST], parents=[{"name": "gw", "namespace": "web"}], **fields)
+
+    monkeypatch.setattr(matches, "expression", noted)
+    site = Site()
+    site.put(open_gateway(), service(namespace="victim"), service(namespace="attacker"))
+    site.put(common("shop", {}, namespace="victim", created="2026-01-01T00:00:00Z"))
+    site.put(*(attack(number, "a") for number in range(8)))
+    site.render()
+    assert analysed == ["attacker"] * 8
+
+    analysed.clear()
+    site.put(*(attack(number, "b") for number in range(8)))
+    site.render()
+    assert analysed == ["attacker"] * 8
+
+    analysed.clear()
+    site.put(common("shop", {"method": "GET"}, namespace="victim", created="2026-01-01T00:00:00Z"))
+    site.render()
+    assert analysed == []
 
 
 def list_in(rendered: Rendered) -> list[str]:

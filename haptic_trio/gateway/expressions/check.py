@@ -147,6 +147,7 @@ def _count(low: int, high: int | None) -> str:
             return f"{{{low}}}" if low == high else f"{{{low},{high}}}"
 
 
+@lru_cache(maxsize=1024)
 def _set_text(mask: int) -> str:
     if mask == ALL_BYTES:
         return "."

@@ -4,7 +4,7 @@ A rule that cannot be expressed is dropped, and the others are served. A route
 whose rules are all dropped is rejected.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -13,9 +13,13 @@ from haptic_trio.gateway.objects import (
     GatewayObjectError,
     Lookups,
     Resource,
+    Same,
+    derived,
     dig,
     identity_of,
     items_of,
+    name_of,
+    namespace_of,
     shared,
     text_of,
 )
@@ -32,7 +36,7 @@ _MOST_REPORTED: Final = 8
 MOST_MIRRORS: Final = 4
 """Maximum number of copies of a request that a rule and one of its backends send."""
 MOST_EXPRESSIONS: Final = 128
-"""Maximum number of regular expressions in a route: each is analysed whenever the route is rendered."""
+"""Maximum number of regular expressions in a route: each is analysed whenever the route changes."""
 
 
 class ServedRule(msgspec.Struct, frozen=True):
@@ -53,6 +57,29 @@ class RuleFault(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"rules[{self.number}]{f' ({self.name})' if self.name else ''}: {self.message}"
+
+
+class _MatchesAsked:
+    """Lookup aspect: the matches of each rule of a route, or its error. Expressions are analysed once for all askers."""
+
+    __slots__ = ("_identity", "_kind", "_known", "_route")
+
+    def __init__(self, kind: RouteKind, route: Resource) -> None:
+        self._identity = kind.name, Same(route.get("spec"))
+        self._kind = kind
+        self._route = route
+        self._known: tuple[tuple[Match, ...] | str, ...] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _MatchesAsked) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+    def __call__(self, _found: Sequence[Resource]) -> tuple[tuple[Match, ...] | str, ...]:
+        if self._known is None:
+            self._known = tuple(_matches(self._route, self._kind))
+        return self._known
 
 
 class IncompatibleFiltersError(GatewayObjectError):
@@ -93,18 +120,27 @@ def _results(
     route: Resource, kind: RouteKind, lookups: Lookups
 ) -> Iterator[tuple[int, Any, ServedRule | GatewayObjectError]]:
     """Yield each rule of *route* with its number, and the served rule or the error."""
+    asked = _MatchesAsked(kind, route)
+    found = derived(lookups, kind.store, asked, namespace_of(route), name_of(route))
+    for (number, rule), matches in zip(rules_of(route), found, strict=True):
+        try:
+            yield number, rule, _checked(route, number, rule, matches, kind, lookups)
+        except GatewayObjectError as error:
+            yield number, rule, error
+
+
+def _matches(route: Resource, kind: RouteKind) -> Iterator[tuple[Match, ...] | str]:
     expressions = 0
-    for number, rule in rules_of(route):
+    for _, rule in rules_of(route):
         count = expression_count(rule)
         if expressions + count > MOST_EXPRESSIONS:
-            text = f"matches: the route has more than {MOST_EXPRESSIONS} regular expressions; use several routes"
-            yield number, rule, GatewayObjectError(text)
+            yield f"matches: the route has more than {MOST_EXPRESSIONS} regular expressions; use several routes"
             continue
         expressions += count
         try:
-            yield number, rule, _checked(route, number, rule, kind, lookups)
+            yield kind.matches(rule)
         except GatewayObjectError as error:
-            yield number, rule, error
+            yield str(error)
 
 
 def dropped_text(faults: list[RuleFault]) -> str:
@@ -113,8 +149,11 @@ def dropped_text(faults: list[RuleFault]) -> str:
     return f"Dropped Rule {'; '.join(map(str, faults[:_MOST_REPORTED]))}{more}"
 
 
-def _checked(route: Resource, number: int, rule: Any, kind: RouteKind, lookups: Lookups) -> ServedRule:
-    matches = kind.matches(rule)
+def _checked(
+    route: Resource, number: int, rule: Any, matches: tuple[Match, ...] | str, kind: RouteKind, lookups: Lookups
+) -> ServedRule:
+    if isinstance(matches, str):
+        raise GatewayObjectError(matches)
     is_simple = _is_simple(rule)
     if not is_simple:
         for owner in (rule, *items_of(rule, "backendRefs")):
