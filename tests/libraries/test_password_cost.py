@@ -17,9 +17,11 @@ from haptic_trio.pipeline.render import Renderer
 from haptic_trio.templating.incremental.outputs import Recall
 from haptic_trio.templating.incremental.overall_rounds import OverallRounds
 from haptic_trio.templating.values.subjects import FragmentKey
+from tests.libraries.conftest import Cluster
 from tests.support.kubernetes import ingress, path, rule, service
 from tests.support.proxy import check
 from tests.support.rendering import KINDS, Rendered, library_config, render
+from tests.support.traffic import ask
 
 NGINX = "nginx.ingress.kubernetes.io/"
 ORG = "haproxy.org/"
@@ -74,6 +76,30 @@ def test_a_hash_that_takes_long_for_each_request_is_rejected(way: str) -> None:
 
         assert "more than 10,000 rounds" in rendered.refused["Ingress attacker/i00"]
         assert "userlist" not in rendered.text
+
+
+# Made with 1,000 rounds.
+HASHES = {
+    256: "WcplBsUcfE.l1Fic.qPxwNQGZ34.5MOPjHG3ignYBWbGeIL5SN5JbFU9L67WlDu2sHVf6LOA9l3iRyQOyfP67/",
+    257: "3WaFjps9lyP6kmx7s6ReQzorsd2VUXuWm.y3PcrjbarngIY8QKUkfNh7vGCY8FhKKWsRhYgGcixsZBXKCIqSQ0",
+}
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("size", "status"), [(256, 503), (257, 401)])
+def test_a_password_of_a_request_that_takes_long_to_hash_is_not_hashed(
+    cluster: Cluster, way: str, size: int, status: int
+) -> None:
+    cluster.serve(*protected("own", way, 1, 1, f"$6$rounds=1000$abcdefgh${HASHES[size]}"), libraries=LIBRARIES)
+
+    def answer(headers: dict[str, str]) -> int:
+        return ask(cluster.http_port, "h0.own.example.com", headers=headers).status
+
+    credentials = base64.b64encode(b"u0:" + b"a" * size).decode()
+    # Without an endpoint, what is admitted is answered with 503.
+    assert answer({"Authorization": f"Basic {credentials}"}) == status
+    assert answer({"Authorization": "Basic dTA6YQ=="}) == answer({"Authorization": "Bearer a"}) == answer({}) == 401
 
 
 @pytest.mark.haproxy
