@@ -66,3 +66,22 @@ def test_a_policy_for_what_is_not_there_says_so(target: dict[str, str], reason: 
     assert wanted is not None
     assert verdicts(wanted["ancestors"][0]["conditions"])["Accepted"][1] == reason
     assert "services" in source.inputs
+
+
+def test_gateways_of_routes_that_may_not_name_the_service_are_no_ancestors() -> None:
+    validation = {"hostname": "app.test", "wellKnownCACertificates": "System"}
+    target = {"group": "", "kind": "Service", "name": "app"}
+    one = made("BackendTLSPolicy", "p", spec={"targetRefs": [target], "validation": validation})
+    foreign = rule(backendRefs=[{"name": "app", "namespace": "web", "port": 80}])
+    strangers = [
+        {**gateway(f"gw{number}"), "metadata": {"name": f"gw{number}", "namespace": "attacker"}} for number in range(20)
+    ]
+    routes = [
+        route(f"r{number}", foreign, namespace="attacker", parents=[{"name": f"gw{number}"}]) for number in range(20)
+    ]
+    stores = stores_of(gateway_class(), gateway(), service(), route("r", rule()), one, *strangers, *routes)
+
+    wanted = PolicyStatus(stores, CONTROLLER, clock=lambda: NOW).wanted(one)
+
+    assert wanted is not None
+    assert [entry["ancestorRef"]["namespace"] for entry in wanted["ancestors"]] == ["web"]

@@ -219,6 +219,26 @@ def test_each_route_is_analysed_once_and_at_its_own_cost(monkeypatch: pytest.Mon
     assert analysed == []
 
 
+def test_routes_add_no_backends_to_a_service_that_they_may_not_name() -> None:
+    site = Site()
+    site.put(service(namespace="victim"), route("shop", rule("/"), namespace="victim"))
+    foreign = rule("/", retry={"attempts": 3, "codes": [500]})
+    foreign["backendRefs"][0]["namespace"] = "victim"
+    site.put(route("evil", foreign, namespace="attacker"))
+
+    def backends() -> list[str]:
+        lines = site.render().texts["haproxy.cfg"].text.splitlines()
+        return [line.split()[1] for line in lines if line.startswith("backend gateway::victim_")]
+
+    assert backends() == ["gateway::victim_app_80"]
+
+    origin = {"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "namespace": "attacker"}
+    granted = {"from": [origin], "to": [{"group": "", "kind": "Service"}]}
+    site.put(made("ReferenceGrant", "open", namespace="victim", spec=granted))
+
+    assert backends() == ["gateway::victim_app_80", "gateway::victim_app_80_retry3_500"]
+
+
 def list_in(rendered: Rendered) -> list[str]:
     """Return the candidates of the host and path that all routes share."""
     lines = rendered.texts["maps/gateway-prefix.map"].text.splitlines()

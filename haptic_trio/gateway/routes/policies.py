@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from haptic_trio.gateway.conditions import condition
+from haptic_trio.gateway.grants import is_granted
 from haptic_trio.gateway.hostnames import is_hostname
 from haptic_trio.gateway.listeners.certificates import authorities_in
 from haptic_trio.gateway.objects import (
@@ -191,7 +192,14 @@ def _gateways_before(policy: Resource, lookups: Lookups, controller: str) -> Seq
     for kind in ROUTE_KINDS.values():
         for name in names:
             for route in found_in(lookups, kind.by_service, namespace, name):
-                if _names(route, namespace, name):
+                if _names(route, namespace, name) and is_granted(
+                    lookups,
+                    kind=kind.name,
+                    namespace=namespace_of(route),
+                    to_namespace=namespace,
+                    to_kind="Service",
+                    to_name=name,
+                ):
                     for attachment in attach(route, kind.name, lookups, controller):
                         reference = attachment.reference
                         if (text_of(reference, "kind") or "Gateway") == "Gateway":

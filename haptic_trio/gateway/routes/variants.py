@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
+from haptic_trio.gateway.grants import is_granted
 from haptic_trio.gateway.listeners.clients import certificates_for, has_client_certificate
 from haptic_trio.gateway.objects import (
     GatewayObjectError,
@@ -47,23 +48,42 @@ def variants_of(service: Resource, lookups: Lookups) -> list[Variant]:
     found: dict[str, Variant] = {}
     shows_certificates = derived(lookups, "gateways", _show_certificates)
     for kind in ROUTE_KINDS.values():
-        retries = _retries(kind, namespace, name, lookups)
+        permitted = _permitted(kind, namespace, name, lookups)
+        retries = _retries(kind, namespace, name, permitted, lookups) if permitted else ()
         for retry in retries:
             suffix = kind.backend + retry.suffix
             found[suffix] = Variant(suffix, retry)
         if shows_certificates and retries and kind.name in _HTTP_KINDS:
-            for parent, retry in derived(lookups, kind.by_service, _Parents(namespace, name), namespace, name):
+            for parent, retry in derived(
+                lookups, kind.by_service, _Parents(namespace, name, permitted), namespace, name
+            ):
                 for end, secret in certificates_for(parent, lookups).items():
                     suffix = kind.backend + retry.suffix + end
                     found[suffix] = Variant(suffix, retry, secret)
     return [found[suffix] for suffix in sorted(found)]
 
 
-def _retries(kind: RouteKind, namespace: str, name: str, lookups: Lookups) -> tuple[Retry, ...]:
+def _permitted(kind: RouteKind, namespace: str, name: str, lookups: Lookups) -> frozenset[str]:
+    """Return the namespaces whose routes may name the Service, and do. Those of others add nothing to it."""
+    naming = derived(lookups, kind.by_service, _namespaces, namespace, name)
+    return frozenset(
+        one
+        for one in naming
+        if is_granted(lookups, kind=kind.name, namespace=one, to_namespace=namespace, to_kind="Service", to_name=name)
+    )
+
+
+def _namespaces(routes: Sequence[Resource]) -> frozenset[str]:
+    return frozenset(map(namespace_of, routes))
+
+
+def _retries(
+    kind: RouteKind, namespace: str, name: str, permitted: frozenset[str], lookups: Lookups
+) -> tuple[Retry, ...]:
     """Return how rules for the Service send requests again, each way once."""
-    is_named = derived(lookups, kind.by_service, _NamedPlainly(namespace, name), namespace, name)
+    is_named = derived(lookups, kind.by_service, _NamedPlainly(namespace, name, permitted), namespace, name)
     # Routes that retry are found under the Service once more, so that all others need no look.
-    others = derived(lookups, kind.by_service, _Retries(namespace, name), namespace, name, name)
+    others = derived(lookups, kind.by_service, _Retries(namespace, name, permitted), namespace, name, name)
     return (Retry(), *others) if is_named else others
 
 
@@ -72,10 +92,12 @@ class _Rules(msgspec.Struct, frozen=True):
 
     namespace: str
     name: str
+    permitted: frozenset[str]
+    """The namespaces of routes that may name it."""
 
     def rules(self, route: Resource) -> Iterator[Any]:
         """Yield those of *route*."""
-        for rule in items_of(route, "spec", "rules"):
+        for rule in items_of(route, "spec", "rules") if namespace_of(route) in self.permitted else ():
             if any(
                 (text_of(reference, "namespace") or namespace_of(route)) == self.namespace
                 and text_of(reference, "name") == self.name
