@@ -50,10 +50,6 @@ def becoming(flag: str) -> dict[str, tuple[Any, str]]:
         ),
         "haproxy.org cors-allow-origin": (annotated("evil", "haproxyOrg", cors), origins),
         "haproxy-ingress cors-allow-origin": (annotated("evil", "haproxyIngress", cors), origins),
-        "haproxy-ingress redirect-from": (
-            annotated("evil", "haproxyIngress", {"redirect-from": "old.example.com"}),
-            "old.example.com",
-        ),
         "haproxy-ingress path": (annotated("evil", "haproxyIngress", rewrite, at=f"/{flag}"), f"^/{escaped}(/|$)(.*)$"),
     }
 

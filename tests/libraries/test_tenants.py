@@ -13,6 +13,7 @@ from tests.libraries.tenants import ALL, EVIL, HI, HOST, NGINX, SHOP, SHOP_TLS, 
 from tests.support.kubernetes import (
     path,
     rule,
+    service,
     service_backend,
 )
 from tests.support.rendering import KINDS, library_config, render
@@ -148,6 +149,22 @@ def test_a_wildcard_redirects_no_host_of_an_older_ingress(cluster: Cluster, olde
     # Without a Service, what is not redirected is answered with 503.
     assert ask(cluster.http_port, HOST).status == (503 if older == "victim" else 308)
     assert ask(cluster.http_port, "other.example.com").status == 308
+
+
+@pytest.mark.haproxy
+def test_redirected_hosts_are_looked_up_in_a_list(cluster: Cluster) -> None:
+    def shop(count: int) -> Resource:
+        old = ",".join(f"old{number}.example.com" for number in range(count))
+        return victim(rule(HOST, path("/", "web"), path("/api", "api")), annotations={HI + "redirect-from": old})
+
+    services = [service(name, namespace="victim") for name in ("web", "api")]
+    few = cluster.render(shop(2), *services, libraries=ALL)
+    many = cluster.serve(shop(2000), *services, libraries=ALL)
+
+    assert len(many.text.splitlines()) == len(few.text.splitlines())
+    answer = ask(cluster.http_port, "OLD1999.example.com", "/x?y")
+    assert (answer.status, answer.headers["location"]) == (302, f"http://{HOST}/x?y")
+    assert ask(cluster.http_port, HOST).status == 503
 
 
 def test_passthrough_does_not_take_the_host_of_another_namespace() -> None:
