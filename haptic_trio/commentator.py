@@ -127,6 +127,33 @@ def _released(fact: m.Released) -> Story:
     return "info", "object released", {"correlation": fact.correlation, "object": str(fact.ref)}
 
 
+def _warning_raised(fact: m.WarningRaised) -> Story:
+    return "warning", "object has a problem", _of_warning(fact)
+
+
+def _warning_resolved(fact: m.WarningResolved) -> Story:
+    return "info", "problem of object resolved", _of_warning(fact)
+
+
+def _of_warning(fact: m.WarningRaised | m.WarningResolved) -> dict[str, Any]:
+    warning = fact.warning
+    return {
+        "correlation": fact.correlation,
+        "object": str(warning.subject),
+        "reason": warning.reason,
+        "problem": warning.message,
+    }
+
+
+def _reports_omitted(fact: m.ReportsOmitted) -> Story:
+    numbers = msgspec.structs.asdict(fact)
+    return (
+        "warning",
+        "more objects changed than are logged",
+        {name: number for name, number in numbers.items() if number},
+    )
+
+
 def _discovered(fact: m.EndpointsDiscovered) -> Story:
     return "info", "endpoints discovered", {"endpoints": [endpoint.name for endpoint in fact.endpoints]}
 
@@ -275,6 +302,9 @@ STORIES: Mapping[type[msgspec.Struct], Callable[[Any], Story]] = {
     m.ReconcileCompleted: _completed,
     m.Quarantined: _quarantined,
     m.Released: _released,
+    m.WarningRaised: _warning_raised,
+    m.WarningResolved: _warning_resolved,
+    m.ReportsOmitted: _reports_omitted,
     m.EndpointsDiscovered: _discovered,
     m.EndpointLost: _endpoint_lost,
     m.FleetChanged: _fleet_changed,

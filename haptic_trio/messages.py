@@ -20,6 +20,7 @@ from haptic_trio.httpstore.events import HttpContentRejected as HttpContentRejec
 from haptic_trio.httpstore.events import HttpFetched as HttpFetched
 from haptic_trio.k8s.reflector import ResourceChanged as ResourceChanged
 from haptic_trio.k8s.resource import ResourceRef
+from haptic_trio.templating.values.subjects import ObjectWarning
 
 
 class Reason(StrEnum):
@@ -127,6 +128,32 @@ class Released(msgspec.Struct, frozen=True, kw_only=True):
     correlation: str
     ref: ResourceRef
     quarantined: int
+
+
+class WarningRaised(msgspec.Struct, frozen=True, kw_only=True):
+    """An object is served, but not as its owner may expect."""
+
+    correlation: str
+    warning: ObjectWarning
+
+
+class WarningResolved(msgspec.Struct, frozen=True, kw_only=True):
+    """A warning about an object no longer applies."""
+
+    correlation: str
+    warning: ObjectWarning
+
+
+class ReportsOmitted(msgspec.Struct, frozen=True, kw_only=True):
+    """Numbers of changes of one cycle that no message of their own reports, because there are too many."""
+
+    correlation: str
+    quarantined: int = 0
+    """Objects that were quarantined, or whose problem changed."""
+    released: int = 0
+    warnings: int = 0
+    """Warnings that were raised."""
+    resolved: int = 0
 
 
 class ConfigRendered(msgspec.Struct, frozen=True, kw_only=True):

@@ -174,6 +174,8 @@ _WITH_FOREIGN_TEXT = (
     m.Quarantined,
     m.ReconcileFailed,
     m.ValidationFailed,
+    m.WarningRaised,
+    m.WarningResolved,
 )
 
 

@@ -18,9 +18,7 @@ from haptic_trio.messages import (
     ConfigRendered,
     ConfigValidated,
     Phases,
-    Quarantined,
     Reason,
-    Released,
     RenderDiffered,
 )
 from haptic_trio.pipeline.content_trial import ContentTrial
@@ -28,6 +26,7 @@ from haptic_trio.pipeline.field_paths import find_fields
 from haptic_trio.pipeline.rejection.errors import CrashedError, RejectedError, TimedOutError, UndecidedError
 from haptic_trio.pipeline.rejection.failure_search import FailureSearch
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
+from haptic_trio.pipeline.rejection.reports import report_changes
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.validate import Validator
 from haptic_trio.templating.incremental.outputs import FragmentOutput
@@ -203,7 +202,8 @@ class Pipeline:
             exc.contents = rendered.contents
             raise
         finally:
-            self._report_quarantined(correlation, rendered)
+            find_fields = partial(self._find_fields, trio.current_time() + _FIELD_SEARCH_LIMIT)
+            report_changes(self._events, self._quarantine, rendered, correlation, find_fields)
         self._quarantine.prepare(rendered.serial)
         message = ConfigPrepared(
             correlation=correlation, reason=reason, generation=generation, phases=Phases(**times), started=started
@@ -303,25 +303,6 @@ class Pipeline:
         known = (store.by_ref(ref) for store in self._stores.values())
         resource = next((found for found in known if type(found) is dict), None)
         return find_fields(resource, message)
-
-    def _report_quarantined(self, correlation: str, rendered: Rendered) -> None:
-        self._quarantine.warnings = rendered.warnings
-        find_fields = partial(self._find_fields, trio.current_time() + _FIELD_SEARCH_LIMIT)
-        fresh, released = self._quarantine.update(rendered.rejections, find_fields)
-        count = len(self._quarantine.objects)
-        for entry in released:
-            self._events.record(Released(correlation=correlation, ref=entry.ref, quarantined=count))
-        for entry in fresh:
-            self._events.record(
-                Quarantined(
-                    correlation=correlation,
-                    ref=entry.ref,
-                    version=entry.version,
-                    problem=entry.problem,
-                    has_fallback=entry.has_fallback,
-                    quarantined=count,
-                )
-            )
 
 
 def _no_times() -> dict[str, float]:

@@ -28,6 +28,7 @@ from haptic_trio.status.kubernetes_events import (
 )
 from haptic_trio.status.writer import find_object
 from haptic_trio.templating.values.subjects import ObjectWarning
+from haptic_trio.templating.values.warning_list import compare_warnings
 from haptic_trio.workqueue.controller import Controller
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 from haptic_trio.workqueue.outcome import PermanentError
@@ -73,16 +74,6 @@ def compare_quarantined(
 
 def _differ(one: QuarantinedObject, other: QuarantinedObject) -> bool:
     return (one.version, one.problem, one.has_fallback) != (other.version, other.problem, other.has_fallback)
-
-
-def compare_warnings(
-    reported: Sequence[ObjectWarning], current: Sequence[ObjectWarning]
-) -> tuple[list[ObjectWarning], list[ObjectWarning]]:
-    """Return the warnings of *current* that are new since *reported*, and those that are resolved."""
-    if reported is current:
-        return [], []
-    before, now = set(reported), set(current)
-    return [item for item in current if item not in before], [item for item in reported if item not in now]
 
 
 def ref_of_warning(warning: ObjectWarning) -> ResourceRef:

@@ -4,8 +4,9 @@ import pytest
 
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.status.kubernetes_events import NoticeBoard
-from haptic_trio.status.object_events import QuarantinedObject, compare_quarantined, compare_warnings, quarantined
+from haptic_trio.status.object_events import QuarantinedObject, compare_quarantined, quarantined
 from haptic_trio.templating.values.subjects import ObjectWarning
+from haptic_trio.templating.values.warning_list import compare_warnings
 from tests.bad_inputs.world import World, evil
 from tests.support.kubernetes import path, service
 

@@ -14,12 +14,14 @@ from haptic_trio.errors import Problem
 from haptic_trio.httpstore import events
 from haptic_trio.k8s import reflector
 from haptic_trio.k8s.resource import ResourceRef
+from haptic_trio.templating.values.subjects import ObjectWarning, Subject
 from tests.support.endpoints import MemoryEndpoint, generation
 
 Fact = TypeVar("Fact", bound=msgspec.Struct)
 
 REF = ResourceRef("Ingress", "default", "web")
 PROBLEM = Problem(message="broken", source="haproxy.cfg", line=3)
+WARNING = ObjectWarning(Subject("Ingress", "default", "web"), "PortNotFound", "the Service has no port grpc")
 ENDPOINT = MemoryEndpoint("local-1")
 LOADED = LoadedConfig(config=Config(), version="7/", credentials=None, config_map_source="ConfigMap default/x")
 
@@ -35,6 +37,9 @@ _EXAMPLES: tuple[msgspec.Struct, ...] = (
     m.ReconcileStarted(correlation="1-1", reason=m.Reason.CHANGED, changes=2),
     m.Quarantined(correlation="1-1", ref=REF, version="5", problem=PROBLEM, has_fallback=True, quarantined=1),
     m.Released(correlation="1-1", ref=REF, quarantined=0),
+    m.WarningRaised(correlation="1-1", warning=WARNING),
+    m.WarningResolved(correlation="1-1", warning=WARNING),
+    m.ReportsOmitted(correlation="1-1", quarantined=3, warnings=1),
     m.ConfigRendered(correlation="1-1", bytes=100, files=2, seconds=0.1, fragments_rendered=3, fragments_reused=40),
     m.RenderDiffered(correlation="1-1", outputs=("haproxy.cfg",)),
     m.ConfigPrepared(

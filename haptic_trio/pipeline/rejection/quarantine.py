@@ -15,6 +15,7 @@ objects: the cycle fails, and the deployed configuration stays.
 
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -55,6 +56,8 @@ class Quarantine:
         self._rejections: tuple[Rejection, ...] = ()
         self.warnings: tuple[ObjectWarning, ...] = ()
         """Warnings for owners of objects, without duplicates; the same tuple until it changes."""
+        self.reported_warnings: tuple[ObjectWarning, ...] = ()
+        """The warnings that events have reported, also those of earlier configurations."""
         # Outputs that each render changed and that are not part of a valid configuration yet: its serial number,
         # whether it started from nothing, and the outputs.
         self._pending: list[tuple[int, bool, dict[FragmentKey, FragmentOutput | None]]] = []
@@ -74,6 +77,19 @@ class Quarantine:
         """Objects that are quarantined now."""
         return tuple(self._objects.values())
 
+    @property
+    def count(self) -> int:
+        """Number of objects that are quarantined now."""
+        return len(self._objects)
+
+    def first_objects(self, most: int) -> tuple[QuarantinedObject, ...]:
+        """Return at most *most* of the objects that are quarantined now."""
+        return tuple(islice(self._objects.values(), most))
+
+    def is_quarantined(self, ref: ResourceRef) -> bool:
+        """Whether the object *ref* is quarantined now."""
+        return ref in self._objects
+
     def successor(self) -> "Quarantine":
         """Return a quarantine for another configuration, with the good outputs as fallbacks and without rejections.
 
@@ -84,6 +100,7 @@ class Quarantine:
         found._good = good
         found._inherited = frozenset(key for key in good if _object_of(key) not in failing)
         found.setbacks = self.setbacks.released()
+        found.reported_warnings = self.reported_warnings
         return found
 
     @property

@@ -1,7 +1,7 @@
 """Ordered set of warnings from many fragments, updated at the cost of the difference."""
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from haptic_trio.templating.values.subjects import ObjectWarning
 
@@ -63,3 +63,13 @@ def merged(one: tuple[ObjectWarning, ...], other: tuple[ObjectWarning, ...]) -> 
         return one or other
     # `sorted` merges two sorted runs in linear time.
     return tuple(dict.fromkeys(sorted(one + other)))
+
+
+def compare_warnings(
+    reported: Sequence[ObjectWarning], current: Sequence[ObjectWarning]
+) -> tuple[list[ObjectWarning], list[ObjectWarning]]:
+    """Return the warnings of *current* that are new since *reported*, and those that are resolved."""
+    if reported is current:
+        return [], []
+    before, now = set(reported), set(current)
+    return [item for item in current if item not in before], [item for item in reported if item not in now]
