@@ -2,8 +2,9 @@
 
 Live: no component is stalled; an idle component is healthy. Ready: all stages
 are up, there is a valid configuration, and the leader has deployed it. A
-negative answer lists its `reasons`. The handlers read the state of the running
-iteration through callables and never wait for it.
+negative answer lists its `reasons`; `/readyz?verbose` adds the problems of
+objects. The handlers read the state of the running iteration through callables
+and never wait for it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -64,19 +65,22 @@ def make_app(
     more: Sequence[BaseRoute] = (),
     *,
     prepare: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
+    problems: Callable[[], msgspec.Struct | None] = lambda: None,
 ) -> Starlette:
     """Return the application with `/healthz`, `/readyz`, `/metrics` and the routes *more*.
 
-    *prepare* is awaited before the registry is scraped.
+    *prepare* is awaited before the registry is scraped. *problems* returns a
+    summary of problems of objects, of bounded size.
     """
 
     async def healthz(_request: Request) -> Response:
         state = report()
         return _json(state, ok=state.is_live, reasons=state.stalled)
 
-    async def readyz(_request: Request) -> Response:
+    async def readyz(request: Request) -> Response:
         state = report()
-        return _json(state, ok=state.is_ready, reasons=state.missing)
+        found = problems() if "verbose" in request.query_params else None
+        return _json(state, ok=state.is_ready, reasons=state.missing, problems=found)
 
     scraping = trio.Lock()
 
@@ -90,9 +94,13 @@ def make_app(
     return Starlette(routes=[Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics), *more])
 
 
-def _json(state: HealthReport, *, ok: bool, reasons: tuple[str, ...]) -> Response:
+def _json(
+    state: HealthReport, *, ok: bool, reasons: tuple[str, ...], problems: msgspec.Struct | None = None
+) -> Response:
     """Return *state* as JSON, *reasons* first: logs of probes show the beginning of an answer."""
     fields = {name: value for name, value in msgspec.to_builtins(state).items() if name != "missing"}
+    if problems is not None:
+        fields["problems"] = msgspec.to_builtins(problems)
     content = msgspec.json.encode({"reasons": reasons, **fields} if reasons else fields)
     return Response(content, status_code=200 if ok else 503, media_type="application/json")
 

@@ -16,6 +16,7 @@ from haptic_trio.health import HealthReport, make_app, serve_app
 from haptic_trio.heartbeat import PulseState
 from haptic_trio.messages import ReconcileCompleted
 from haptic_trio.metrics import Metrics
+from haptic_trio.pipeline.rejection.summary import ObjectProblem, ObjectProblems
 from tests.support.controller import ControllerRig, config_map
 
 IDLE = PulseState(name="debouncer", stalled=False, busy_for=0.0, limit=30.0)
@@ -51,6 +52,21 @@ async def probe(nursery: trio.Nursery) -> AsyncIterator[Probe]:
         probes.append(Probe(metrics, client))
         yield probes[0]
     nursery.cancel_scope.cancel()
+
+
+async def test_verbose_readiness_has_the_problems_of_objects(nursery: trio.Nursery) -> None:
+    report = HealthReport(iteration=3, stage=5, is_ready=True, is_leader=True, components=(IDLE,))
+    problems = ObjectProblems(
+        warnings=1, listed=(ObjectProblem(object="Ingress default/web", reason="PortNotFound", problem="no port"),)
+    )
+    app = make_app(lambda: report, CollectorRegistry(), problems=lambda: problems)
+    addresses = await nursery.start(partial(serve_app, app, "127.0.0.1:0"))
+    async with httpx.AsyncClient(base_url=addresses[0], trust_env=False) as client:
+        assert "problems" not in (await client.get("/readyz")).json()
+        found = (await client.get("/readyz?verbose")).json()["problems"]
+    nursery.cancel_scope.cancel()
+
+    assert msgspec.convert(found, ObjectProblems) == problems
 
 
 async def test_process_is_live_while_no_component_is_stalled(probe: Probe) -> None:

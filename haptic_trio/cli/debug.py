@@ -14,6 +14,7 @@ import msgspec
 import trio
 from rich.console import Console, RenderableType
 from rich.live import Live
+from rich.text import Text
 
 from haptic_trio.cli.console_client import ConsoleClient, find_console, open_console
 from haptic_trio.cli.inputs.choices import controller_dir_option, output_option
@@ -23,6 +24,7 @@ from haptic_trio.cli.output.debug import (
     diff_lines,
     event_line,
     live_view,
+    problem_lines,
     store_table,
     task_tree,
 )
@@ -81,6 +83,7 @@ def debug(context: click.Context, /, **where: Any) -> None:
 
     \b
       haptic-trio debug                    live view until Ctrl-C; one snapshot into a file or pipe
+      haptic-trio debug problems           quarantined objects and warnings, with their reasons
       haptic-trio debug tasks              all tasks and what each waits for
       haptic-trio debug channels           how full each channel is
       haptic-trio debug stores             number of watched objects
@@ -94,6 +97,22 @@ def debug(context: click.Context, /, **where: Any) -> None:
     """
     if context.invoked_subcommand is None:
         _talk(where, _print_live if where["output_format"] == "json" else _show_live)
+
+
+@debug.command()
+@viewer_options
+def problems(**where: Any) -> None:
+    """Show quarantined objects and warnings, with their reasons."""
+
+    async def show(client: ConsoleClient) -> None:
+        state = await client.ask("state")
+        if where["output_format"] == "json":
+            _print_json({name: state.get(name) for name in ("problems", "objects")})
+            return
+        for line in problem_lines(state) or [Text("no problems")]:
+            _terminal().print(line, soft_wrap=True)
+
+    _talk(where, show)
 
 
 @debug.command()

@@ -19,7 +19,12 @@ from haptic_trio.cli.inputs.choices import state_dir_option
 from haptic_trio.cli.inputs.cluster import make_cluster
 from haptic_trio.cli.inputs.options import InputOptions, check_listen, input_options, log_format_option
 from haptic_trio.cli.inputs.source_map import placing
-from haptic_trio.cli.serving.console import console_host_option, console_option, make_console
+from haptic_trio.cli.serving.console import (
+    console_host_option,
+    console_option,
+    make_console,
+    summaries_of,
+)
 from haptic_trio.cli.serving.endpoints import (
     AgentList,
     ApiList,
@@ -297,7 +302,11 @@ async def _run_locked(
             async with trio.open_nursery() as electing:
                 with controlled:
                     app = make_app(
-                        partial(health_of, process), metrics.registry, console.routes, prepare=scrapes.prepare
+                        partial(health_of, process),
+                        metrics.registry,
+                        console.routes,
+                        prepare=scrapes.prepare,
+                        problems=summaries_of(process).latest,
                     )
                     try:
                         addresses = await serving.start(serve_app, app, options.listen)

@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from haptic_trio.pipeline.rejection.summary import ObjectProblems
+
 PROTOCOL = 1
 """Grows when a field changes its meaning or is removed, not when fields are added."""
 
@@ -174,6 +176,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: int
     problems: Mapping[str, tuple[str, ...]]
     """Problems of inputs, by source."""
+    objects: ObjectProblems = ObjectProblems()
+    """Quarantined objects and warnings about objects."""
 
 
 class EventView(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from haptic_trio.heartbeat import Pulses
 from haptic_trio.k8s.store import Stores
 from haptic_trio.messages import LeadershipChanged
 from haptic_trio.pipeline.cycle import Pipeline
+from haptic_trio.pipeline.rejection.summary import ObjectProblems
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,14 +46,16 @@ class Watched:
         iteration: Callable[[], IterationSnapshot | None],
         leadership: Callable[[], LeadershipChanged | None],
         fleet: Callable[[], Any],
+        objects: Callable[[], ObjectProblems] = ObjectProblems,
     ) -> None:
-        """*fleet* returns plain data, or None."""
+        """*fleet* returns plain data, or None; *objects* returns the problems of objects."""
         self.recorder = recorder
         self.configuration = Configuration(self._source)
         self._events = events
         self._iteration = iteration
         self._leadership = leadership
         self._fleet = fleet
+        self._objects = objects
         self._gauges = Gauges()
 
     def moment(self) -> Moment:
@@ -80,6 +83,7 @@ class Watched:
             fragments_reused=sum(cycle.reused for cycle in cycles),
             quarantined=recorder.quarantined,
             problems=dict(recorder.problems),
+            objects=self._objects(),
         )
 
     def channels(self) -> Any:

@@ -54,6 +54,20 @@ def test_live_view_fits_80_columns_and_24_lines() -> None:
     assert "instance reloaded" in lines[-1]
 
 
+def test_live_view_shows_the_first_problems_and_the_number_of_others() -> None:
+    quarantined = {"object": "Ingress default/a", "reason": "Quarantined", "problem": "bad\x1b", "serving": "nothing"}
+    warning = {"object": "Ingress default/b", "reason": "PortNotFound", "problem": "no port " * 30, "serving": ""}
+    objects = {"quarantined": 1, "warnings": 5000, "listed": [quarantined] + [warning] * 50, "more": 4950}
+
+    lines = shown(live_view({"state": STATE | {"objects": objects}, "channels": []}, [EVENT] * 50, NOW, 24))
+
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    first = lines.index("PROBLEMS") + 1
+    assert lines[first] == "Ingress default/a: Quarantined: bad\\x1b (serving: nothing)"
+    assert lines[first + 3] == "… and 4998 more"
+
+
 def test_live_view_between_two_iterations() -> None:
     state = STATE | {"iteration": None}
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 import trio
 
@@ -254,7 +255,16 @@ async def test_error_has_its_place(site: Site, haproxy_binary: Path) -> None:
 
         assert found[0]["fields"]["object"] == "Ingress default/bad"
         assert ":" in found[0]["fields"]["problem"]
-        assert (await client.ask("state"))["quarantined"] == 1
+        state = await client.ask("state")
+        assert (state["quarantined"], state["objects"]["quarantined"]) == (1, 1)
+        (listed,) = [one for one in state["objects"]["listed"] if one["reason"] == "Quarantined"]
+        assert (listed["object"], listed["serving"]) == ("Ingress default/bad", "nothing")
+
+        async with httpx.AsyncClient(trust_env=False) as probe:
+            url = f"{find_console(site.state, None, None)[0]}/readyz"
+            assert "problems" not in (await probe.get(url)).json()
+            assert (await probe.get(url, params={"verbose": ""})).json()["problems"] == state["objects"]
+        assert "Ingress default/bad: Quarantined: " in await run_debug(site, "problems")
 
 
 async def run_debug(site: Site, *arguments: str) -> str:

@@ -96,6 +96,9 @@ async def test_page_shows_tasks_closing_and_reopening_and_an_error_with_its_plac
             await page.screenshot(Path(folder) / "console-tasks.png")
 
         site.write("bad", ingress("bad", "bad\nhost", "web"))
+        await page.click("tab-overview")
+        await page.shows("problems", "Ingress default/bad: Quarantined: ")
+        await page.shows("headline", "1 quarantined")
         await page.click("tab-events")
         await page.shows("events", "object quarantined")
         shown = await page.shows("events", "Ingress default/bad")

@@ -174,8 +174,29 @@ def headline(state: dict[str, Any]) -> Text:
     line.append(*ready)
     line.append("  leader" if state["is_leader"] else "  follower")
     line.append(f"  quarantined {state['quarantined']}", style="yellow" if state["quarantined"] else "")
+    warnings = state.get("objects", {}).get("warnings", 0)
+    line.append(f"  warnings {warnings}", style="yellow" if warnings else "")
     line.append(f"  fragments {state['fragments_rendered']} rendered, {state['fragments_reused']} reused")
     return line
+
+
+def problem_lines(state: dict[str, Any], most: int | None = None) -> list[Text]:
+    """Return a line for each problem of inputs and objects, at most *most*, and one with the number of others."""
+    lines = [
+        Text(visible(f"{source}: {text}").replace("\n", " "), style="red")
+        for source, found in state.get("problems", {}).items()
+        for text in found
+    ]
+    # A controller of an older version lists no objects.
+    objects = state.get("objects", {"listed": (), "more": 0})
+    for one in objects["listed"]:
+        serving = f" (serving: {one['serving']})" if one["serving"] else ""
+        text = f"{one['object']}: {one['reason']}: {one['problem']}{serving}"
+        lines.append(Text(visible(text).replace("\n", " "), style="red" if serving else "yellow"))
+    shown = lines[:most]
+    if more := len(lines) - len(shown) + objects["more"]:
+        shown.append(Text(f"… and {more} more", style="dim"))
+    return shown
 
 
 def live_view(known: dict[str, Any], events: Iterable[dict[str, Any]], now: dict[str, float], height: int) -> Group:
@@ -185,6 +206,11 @@ def live_view(known: dict[str, Any], events: Iterable[dict[str, Any]], now: dict
     instances, cycles = state["instances"], state["cycles"]
     parts += [instance_table(instances[:5]), Text(), cycle_table(cycles[-5:]), Text()]
     used = 6 + min(5, len(instances)) + min(5, len(cycles))
+    if problems := problem_lines(state, 3):
+        for line in problems:
+            line.no_wrap, line.overflow = True, "ellipsis"
+        parts += [Text("PROBLEMS"), *problems, Text()]
+        used += len(problems) + 2
     channels = [one for one in known.get("channels", ()) if one["kind"] == "channel"]
     if height - used > len(channels) + 6:
         parts += [channel_table(channels), Text()]

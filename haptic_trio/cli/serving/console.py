@@ -21,7 +21,10 @@ from haptic_trio.console.site import PAGE, make_routes
 from haptic_trio.console.stream import Viewers
 from haptic_trio.console.watched import IterationSnapshot, Watched
 from haptic_trio.errors import HapticError
+from haptic_trio.k8s.store import Stores
 from haptic_trio.logs import get_logger
+from haptic_trio.pipeline.rejection.quarantine import Quarantine
+from haptic_trio.pipeline.rejection.summary import Summaries
 from haptic_trio.stages.process import Process
 
 TOKEN_NAME = "console.token"  # noqa: S105  a file's name
@@ -73,7 +76,7 @@ class Console(NoConsole):
     def __init__(self, process: Process, state_dir: Path, token: str, hosts: Hosts) -> None:
         self._process = process
         self._state_dir = state_dir
-        redactor = Redactor(self._stores, self._credentials)
+        redactor = _make_redactor(process)
         self.recorder = Recorder(STORIES.get, redactor.clean_all)
         watched = Watched(
             self.recorder,
@@ -81,6 +84,7 @@ class Console(NoConsole):
             iteration=self._iteration,
             leadership=lambda: self._process.leadership.value,
             fleet=self._fleet,
+            objects=summaries_of(process).latest,
         )
         self.viewers = Viewers(watched, token)
         self.routes = make_routes(self.viewers, hosts)
@@ -118,18 +122,34 @@ class Console(NoConsole):
             pipeline=state.components.pipeline if state.components is not None else None,
         )
 
-    def _stores(self) -> Any:
-        state = self._process.running.value
-        return state.components.stores if state is not None and state.components is not None else None
-
-    def _credentials(self) -> tuple[str, ...]:
-        state = self._process.running.value
-        loaded = state.loaded if state is not None else None
-        return (loaded.credentials.dataplane_password,) if loaded is not None and loaded.credentials is not None else ()
-
     def _fleet(self) -> Any:
         fleet = fleet_of(self._process)
         return msgspec.to_builtins(fleet.describe()) if fleet is not None else None
+
+
+def _make_redactor(process: Process) -> Redactor:
+    """Return a redactor that knows the Secrets and the credentials of *process*."""
+
+    def stores() -> Stores | None:
+        state = process.running.value
+        return state.components.stores if state is not None and state.components is not None else None
+
+    def credentials() -> tuple[str, ...]:
+        state = process.running.value
+        loaded = state.loaded if state is not None else None
+        return (loaded.credentials.dataplane_password,) if loaded is not None and loaded.credentials is not None else ()
+
+    return Redactor(stores, credentials)
+
+
+def summaries_of(process: Process) -> Summaries:
+    """Return the summaries of problems of objects in *process*, without content of Secrets."""
+
+    def quarantine() -> Quarantine | None:
+        state = process.running.value
+        return state.components.quarantine if state is not None and state.components is not None else None
+
+    return Summaries(quarantine, _make_redactor(process).clean)
 
 
 def wants_console(choice: str, listen: str) -> bool:

@@ -26,7 +26,8 @@ export function showHeadline(state) {
   const now = state.iteration;
   const text = now === null ? "Between two iterations"
     : `Iteration ${now.number}, stage ${now.stage} of 5, ${now.is_ready ? "ready" : "not ready"}, ` +
-      `${state.is_leader ? "leader" : "follower"}, ${state.quarantined} quarantined`;
+      `${state.is_leader ? "leader" : "follower"}, ${state.quarantined} quarantined, ` +
+      `${state.objects.warnings} warning${state.objects.warnings === 1 ? "" : "s"}`;
   // Screen readers announce the headline only if it changed; the counters change all the time.
   if (byId("headline").textContent !== text) byId("headline").textContent = text;
   byId("counters").textContent = now === null ? ""
@@ -51,6 +52,9 @@ export function showOverview(state) {
     make("li", `${one.name}: ${one.stalled ? one.detail : one.busy ? "busy" : "idle"}`, one.stalled ? "bad" : "")));
   const problems = Object.entries(state.problems).flatMap(([source, found]) =>
     found.map((text) => make("li", `${source}: ${text}`, "bad")));
+  problems.push(...state.objects.listed.map((one) => make("li",
+    `${one.object}: ${one.reason}: ${one.problem}${one.serving ? ` (serving: ${one.serving})` : ""}`, one.serving ? "bad" : "")));
+  if (state.objects.more) problems.push(make("li", `… and ${state.objects.more} more`, "faint"));
   byId("problems").replaceChildren(...(problems.length ? problems : [make("li", "none", "faint")]));
 }
 
