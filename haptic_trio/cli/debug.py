@@ -31,6 +31,7 @@ from haptic_trio.cli.output.debug import (
 from haptic_trio.cli.output.explain import print_answer
 from haptic_trio.cli.output.findings import make_console, visible
 from haptic_trio.explain.answers import Answer
+from haptic_trio.explain.site import MAIN
 
 F = TypeVar("F", bound=Callable[..., Any])
 Talk = Callable[[ConsoleClient], Awaitable[None]]
@@ -141,16 +142,21 @@ def stores(**where: Any) -> None:
 
 
 @debug.command(short_help="Show the newest haproxy.cfg with the object of each line.")
-@click.argument("path", default="haproxy.cfg")
-@click.option("--search", default="", help="Only lines that contain this text, ignoring case.")
+@click.argument("path", required=False)
+@click.option(
+    "--search", default="", help="Only lines that contain this text, ignoring case; without PATH, of all files."
+)
 @click.option("--offset", type=click.IntRange(0), default=0, help="Number of lines to skip.")
 @click.option("--limit", type=click.IntRange(1, 500), default=200, show_default=True, help="Maximum number of lines.")
 @viewer_options
-def config(*, path: str, search: str, offset: int, limit: int, **where: Any) -> None:
+def config(*, path: str | None, search: str, offset: int, limit: int, **where: Any) -> None:
     """Show the newest haproxy.cfg, or the file PATH, with the object that produced each line."""
 
     async def show(client: ConsoleClient) -> None:
-        page = await client.ask("config", path=path, search=search, offset=offset, limit=limit)
+        if search and path is None:
+            _print_explanation(await client.ask("search", search=search), where)
+            return
+        page = await client.ask("config", path=path or MAIN, search=search, offset=offset, limit=limit)
         if where["output_format"] == "json":
             _print_json(page)
             return
@@ -217,19 +223,22 @@ def explain(*, target: tuple[str, ...], **where: Any) -> None:
     """Show which object and template produced TARGET; see `haptic-trio explain --help`."""
 
     async def show(client: ConsoleClient) -> None:
-        answer = await client.ask("explain", target=" ".join(target))
-        if where["output_format"] == "json":
-            _print_json(answer)
-            return
-        try:
-            known: Answer = msgspec.convert(answer, Answer)
-        except msgspec.ValidationError:
-            # The controller has another version.
-            _print_fields(answer)
-        else:
-            print_answer(make_console(sys.stdout), known)
+        _print_explanation(await client.ask("explain", target=" ".join(target)), where)
 
     _talk(where, show)
+
+
+def _print_explanation(answer: Any, where: dict[str, Any]) -> None:
+    if where["output_format"] == "json":
+        _print_json(answer)
+        return
+    try:
+        known: Answer = msgspec.convert(answer, Answer)
+    except msgspec.ValidationError:
+        # The controller has another version.
+        _print_fields(answer)
+    else:
+        print_answer(make_console(sys.stdout), known)
 
 
 def _print_fields(value: Any, indent: int = 0) -> None:

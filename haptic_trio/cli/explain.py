@@ -19,6 +19,7 @@ from haptic_trio.cli.output.findings import Area, Finding, find, findings_to_jso
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.explain.answers import to_json
 from haptic_trio.explain.resolve import explain as answer_to
+from haptic_trio.explain.search import search as search_for
 from haptic_trio.explain.site import Site
 from haptic_trio.explain.targets import MalformedTargetError, TargetError
 from haptic_trio.haproxy.model import Config
@@ -38,15 +39,17 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @click.command()
-@click.argument("target", nargs=-1, required=True)
+@click.argument("target", nargs=-1)
 @input_options
 @click.option("--check", is_flag=True, help="Also check the result with `haproxy -c` and report its errors.")
+@click.option("--search", metavar="TEXT", help="Instead of TARGET: list all lines that contain TEXT, ignoring case.")
 @output_option
 def explain(
     *,
     target: tuple[str, ...],
     source: InputOptions,
     check: bool,
+    search: str | None,
     output_format: str,
 ) -> None:
     """Show which template, fragment and object produced TARGET and what TARGET depends on; or the output of an object.
@@ -72,10 +75,13 @@ def explain(
       haptic-trio explain --manifests DIR haproxy.cfg:42
       haptic-trio explain --kubeconfig FILE shop.example.com/cart
       haptic-trio explain --in-cluster Service default/shop --output json
+      haptic-trio explain --manifests DIR --search shop.example.com
 
     Exit codes: 0 success, 1 TARGET does not exist or is ambiguous, or nothing
     could be rendered, 2 the command failed.
     """
+    if bool(target) == bool(search):
+        raise click.UsageError("give TARGET or --search TEXT")
     as_json = output_format == "json"
     snapshot = trio.run(read_snapshot, source)
     if snapshot.loaded is None:
@@ -84,7 +90,7 @@ def explain(
     explained = trio.run(partial(_render, snapshot, haproxy=source.haproxy, check=check))
     problems = find(Area.OUTPUT, explained.problems)
     try:
-        answer = answer_to(explained.site, " ".join(target))
+        answer = search_for(explained.site, search) if search else answer_to(explained.site, " ".join(target))
     except TargetError as exc:
         _print_target_error(exc, problems, as_json=as_json)
         sys.exit(2 if isinstance(exc, MalformedTargetError) else 1)

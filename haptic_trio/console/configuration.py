@@ -14,6 +14,7 @@ from haptic_trio.console.protocol import ConfigLine, ConfigPage, DiffLine, DiffP
 from haptic_trio.errors import HapticError
 from haptic_trio.explain.answers import to_json
 from haptic_trio.explain.resolve import explain
+from haptic_trio.explain.search import search
 from haptic_trio.explain.site import Site, hidden
 from haptic_trio.haproxy.config.parser import ConfigSyntaxError, parse_config
 from haptic_trio.haproxy.grammar.keywords import shipped_keywords
@@ -106,6 +107,10 @@ class Configuration:
         """Return the explanation of *target*; raises `NotNowError` and `TargetError`."""
         return await self._ask(partial(_explain, target=target))
 
+    async def search(self, text: str) -> Any:
+        """Return the lines of all files that contain *text*; raises `NotNowError`."""
+        return await self._ask(partial(_search, text=text))
+
     async def view(self, path: str = MAIN_TEMPLATE) -> View:
         """Return the newest text of *path*; the view of haproxy.cfg is kept. Raises `NotNowError`."""
         view = await self._ask(partial(_make_view, path=path, known=self._view))
@@ -193,6 +198,10 @@ def _explain(source: Source, rendered: Rendered, provenance: Provenance, *, targ
     return to_json(explain(_site(source, rendered, provenance, parsed=True), target))
 
 
+def _search(source: Source, rendered: Rendered, provenance: Provenance, *, text: str) -> Any:
+    return to_json(search(_site(source, rendered, provenance), text))
+
+
 def _site(source: Source, rendered: Rendered, provenance: Provenance, *, parsed: bool = False) -> Site:
     config = None
     if parsed:
@@ -209,5 +218,6 @@ def _site(source: Source, rendered: Rendered, provenance: Provenance, *, parsed:
         stores=source.stores,
         plurals={name: watched.resources for name, watched in source.config.watched_resources.items()},
         templates=template_set(source.config).texts,
+        context=source.config.templating.extra_context,
         config=config,
     )

@@ -174,6 +174,8 @@ class _Viewer:
                 )
             case "diff":
                 ask = configuration.diff
+            case "search":
+                ask = partial(configuration.search, request.search)
             case "explain":
                 ask = partial(configuration.explain, request.target)
             case other:

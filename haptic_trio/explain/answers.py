@@ -6,6 +6,8 @@ import msgspec
 
 MOST_SHOWN = 10
 """Maximum number of objects listed in an answer; a count is beside each list."""
+MOST_HITS = 100
+"""Maximum number of lines that a search lists."""
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,6 +191,10 @@ class RouteAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer",
     notes: tuple[str, ...]
     problems: tuple[FragmentProblem, ...]
     """Problems of objects that name the host."""
+    reasons: tuple[str, ...] = ()
+    """Why objects that name the host do not serve it."""
+    warnings: tuple[str, ...] = ()
+    """Warnings about objects that name the host: object, reason and message."""
 
 
 class HostAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", tag="host"):
@@ -200,6 +206,10 @@ class HostAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", 
     certificates: tuple[Certificate, ...]
     notes: tuple[str, ...]
     problems: tuple[FragmentProblem, ...]
+    reasons: tuple[str, ...] = ()
+    """Why objects that name the host do not serve it."""
+    warnings: tuple[str, ...] = ()
+    """Warnings about objects that name the host: object, reason and message."""
 
 
 class CertificateAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", tag="certificate"):
@@ -254,10 +264,27 @@ class ObjectAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer"
     problems: tuple[FragmentProblem, ...]
     warnings: tuple[str, ...] = ()
     """Warnings: reason and message."""
+    notes: tuple[str, ...] = ()
+
+
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    """A line that a search found."""
+
+    line: Line
+    made_by: MadeBy
+
+
+class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", tag="search"):
+    """Lines that contain a text, of haproxy.cfg and all files."""
+
+    text: str
+    hits: tuple[Hit, ...]
+    """The first of them."""
+    count: int
 
 
 Answer: TypeAlias = (
-    LineAnswer | SectionAnswer | FileAnswer | RouteAnswer | HostAnswer | CertificateAnswer | ObjectAnswer
+    LineAnswer | SectionAnswer | FileAnswer | RouteAnswer | HostAnswer | CertificateAnswer | ObjectAnswer | SearchAnswer
 )
 
 

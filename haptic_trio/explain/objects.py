@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from haptic_trio.explain.answers import MOST_SHOWN, Line, MadeBy, Named, ObjectAnswer, Product, Use
 from haptic_trio.explain.lines import shown_title
 from haptic_trio.explain.site import MAIN, Site, identity, maker, named, named_resource
+from haptic_trio.explain.why_not import why_foreign
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.templating.incremental.provenance import Asker, Made, readable_question
 from haptic_trio.templating.incremental.questions import Dependency
@@ -52,6 +53,7 @@ def explain_object(site: Site, resource: Resource) -> ObjectAnswer:
         used_by=tuple(_group(askers)),
         problems=site.problems_of(subject),
         warnings=site.warnings_on(subject),
+        notes=(f"not served: {foreign}",) if (foreign := why_foreign(site, resource)) else (),
     )
 
 

@@ -37,6 +37,7 @@ from haptic_trio.explain.targets import (
     as_request,
     parse_target,
 )
+from haptic_trio.explain.why_not import ingresses_at
 from haptic_trio.k8s.resource import Resource, ref_of
 
 _MOST_SUGGESTIONS: Final = 5
@@ -92,7 +93,7 @@ def _explain_request(site: Site, target: HostTarget) -> Answer:
     if target.path:
         return explain_route(site, target.host, target.path)
     answer = explain_host(site, target.host)
-    if not (answer.entries or answer.certificates or answer.problems or answer.notes):
+    if not (answer.entries or answer.certificates or answer.problems or answer.notes or answer.reasons):
         raise UnknownTargetError(f"no route for the host {answer.host!r}", nearest(answer.host, hosts_of(site)))
     return answer
 
@@ -185,7 +186,12 @@ def _is_known_host(site: Site, host: str) -> bool:
         return False
     scopes = [scope for scope in (scopes_of(host) if "*" not in host else (host,)) if scope != "*"]
     is_written = any(entry.key.partition("|")[0] in scopes for _, entry in entries_for(routing, host))
-    return is_written or bool(site.problems_at(host)) or any(gateway_notes(site, host, ""))
+    return (
+        is_written
+        or bool(site.problems_at(host))
+        or any(gateway_notes(site, host, ""))
+        or bool(ingresses_at(site, host))
+    )
 
 
 def _may_be_host(host: str) -> bool:

@@ -11,8 +11,10 @@ from haptic_trio.explain.answers import Entry, HostAnswer, RouteAnswer, Step
 from haptic_trio.explain.base_maps import EXACT, NO_ROUTE, PREFIX, TLS_HOSTS, MapEntry, MapLookup, RouteMap
 from haptic_trio.explain.certificates import certificates_for
 from haptic_trio.explain.gateways import gateway_notes
-from haptic_trio.explain.site import MAIN, Site, hidden
+from haptic_trio.explain.site import MAIN, Site, hidden, named_resource
 from haptic_trio.explain.targets import MalformedTargetError, UnknownTargetError
+from haptic_trio.explain.why_not import ingresses_at, reasons_at, why_foreign
+from haptic_trio.gateway.objects import items_of, text_of
 from haptic_trio.haproxy.model import FileKind
 from haptic_trio.templating.filters.request_paths import Readings, readings
 from haptic_trio.templating.incremental.questions import Dependency
@@ -103,8 +105,13 @@ def explain_host(site: Site, given: str) -> HostAnswer:
         entries=tuple(_entries(site, routing, found[:_MOST_ENTRIES])),
         entries_count=len(found),
         certificates=certificates_for(site, host),
-        notes=(*_redirect_notes(routing, host), *gateway_notes(site, host, "")),
+        notes=(
+            *_redirect_notes(routing, host),
+            *gateway_notes(site, host, ""),
+        ),
+        reasons=(*reasons_at(site, host), *_certificate_reasons(site, host)),
         problems=site.problems_at(host),
+        warnings=site.warnings_at(host),
     )
 
 
@@ -151,7 +158,9 @@ def explain_route(site: Site, given: str, path: str) -> RouteAnswer:
             *_notes(site, routing, host, status_is_503=bool(found) and not target, rejection=rejection),
             *(() if rejection or read is None else gateway_notes(site, host, read.separated)),
         ),
+        reasons=(*reasons_at(site, host, "" if found or rejection else path), *_certificate_reasons(site, host)),
         problems=site.problems_at(host),
+        warnings=site.warnings_at(host),
     )
 
 
@@ -216,13 +225,26 @@ def _notes(site: Site, routing: Routing, host: str, *, status_is_503: bool, reje
         return
     yield from _redirect_notes(routing, host)
     if status_is_503:
-        yield (
-            f"the backend does not exist, so `{NO_ROUTE}` answers: "
-            "the Service or its port is missing, or the Service could not be served"
-        )
+        cause = "" if site.warnings_at(host) else ": the Service or its port is missing, or the Service is not served"
+        yield f"the backend does not exist, so `{NO_ROUTE}` answers{cause}"
     if _has_snippets(site, "frontend-routing-"):
         yield "snippets `frontend-routing-*` apply after the lookup and may choose another backend"
     yield _RULES
+
+
+def _certificate_reasons(site: Site, host: str) -> Iterator[str]:
+    """Yield a sentence if an Ingress wants TLS for *host*, and no certificate is served for it."""
+    if certificates_for(site, host):
+        return
+    for ingress in ingresses_at(site, host):
+        if why_foreign(site, ingress):
+            continue
+        for tls in items_of(ingress, "spec", "tls"):
+            if host in items_of(tls, "hosts"):
+                name = text_of(tls, "secretName")
+                secret = f" with the Secret {name}" if name else ""
+                yield f"no certificate is served for the host, though {named_resource(ingress)} asks for TLS{secret}"
+                return
 
 
 def _has_snippets(site: Site, prefix: str) -> bool:

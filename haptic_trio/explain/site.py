@@ -45,6 +45,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The parsed haproxy.cfg; None if it is invalid."""
     warnings: tuple[ObjectWarning, ...] = ()
     """Warnings to owners of objects."""
+    context: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    """Variables of templates: `templating.extraContext` and its defaults."""
 
     def lines_of(self, path: str) -> list[str]:
         """Return the lines of *path*, which must exist."""
@@ -136,26 +138,39 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def warnings_on(self, subject: Subject) -> tuple[str, ...]:
         """Return the warnings about *subject*."""
-        wanted = identity(subject)
+        return tuple(f"{warning.reason}: {warning.message}" for warning in self._warned.get(identity(subject), ()))
+
+    @cached_property
+    def _warned(self) -> dict[tuple[str, str, str], list[ObjectWarning]]:
+        found: dict[tuple[str, str, str], list[ObjectWarning]] = {}
+        for warning in self.warnings:
+            found.setdefault(identity(warning.subject), []).append(warning)
+        return found
+
+    def warnings_at(self, host: str) -> tuple[str, ...]:
+        """Return the warnings about objects that name *host* as a host, each with its object."""
         return tuple(
-            f"{warning.reason}: {warning.message}" for warning in self.warnings if identity(warning.subject) == wanted
+            str(warning) for key, found in self._warned.items() if self._names_host(key, host) for warning in found
         )
 
     def problems_at(self, host: str) -> tuple[FragmentProblem, ...]:
         """Return the problems of objects that name *host* as a host."""
-        found = []
-        for rejection in self.rejections:
-            kind, namespace, name = identity(rejection.subject)
-            for resource in self.objects(name, namespace):
-                try:
-                    is_meant = resource.get("kind") == kind and host in _hosts_in(resource)
-                except ContentUnavailableError:
-                    # Explanations do not fetch on-demand objects.
-                    continue
-                if is_meant:
-                    found.append(problem_of(rejection))
-                    break
-        return tuple(found)
+        return tuple(
+            problem_of(rejection)
+            for rejection in self.rejections
+            if self._names_host(identity(rejection.subject), host)
+        )
+
+    def _names_host(self, key: tuple[str, str, str], host: str) -> bool:
+        kind, namespace, name = key
+        for resource in self.objects(name, namespace):
+            try:
+                if resource.get("kind") == kind and host in _hosts_in(resource):
+                    return True
+            except ContentUnavailableError:
+                # Explanations do not fetch on-demand objects.
+                continue
+        return False
 
     def objects(self, name: str, namespace: str | None = None) -> Iterator[Resource]:
         """Yield the watched objects named *name* of all stores, each once; None: any namespace."""

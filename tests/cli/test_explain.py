@@ -130,6 +130,21 @@ def test_what_cannot_be_explained_is_an_error(manifests: Path, target: str, code
     assert all(message in result.stderr for message in messages), result.stderr
 
 
+def test_search_lists_lines_of_all_files_with_their_objects(manifests: Path) -> None:
+    lines = ask(manifests, "--search", "DEMO.localhost").splitlines()
+
+    assert lines[0] == "search        DEMO.localhost"
+    assert any("maps/path-prefix.map:" in line and "[Ingress default/demo]" in line for line in lines)
+    assert "found         nothing" in ask(manifests, "--search", "no such text")
+    assert ask_json(manifests, "--search", "demo.localhost")["answer"] == "search"
+
+
+def test_target_and_search_exclude_each_other(manifests: Path) -> None:
+    for arguments in ((), ("demo.localhost", "--search", "demo")):
+        result = invoke_cli("explain", "--manifests", manifests, *arguments)
+        assert (result.exit_code, "give TARGET or --search TEXT" in result.stderr) == (2, True)
+
+
 def test_wrong_usage_is_another_exit_code(manifests: Path) -> None:
     assert invoke_cli("explain", "--manifests", manifests).exit_code == 2
     assert invoke_cli("explain", "haproxy.cfg:1").exit_code == 2

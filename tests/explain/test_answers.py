@@ -22,12 +22,14 @@ FIELDS = {
     "Step": "path key match found",
     "Certificate": "line path digest names made_by",
     "RouteAnswer": "host path status backend backend_made_by winner others others_count steps depends_on certificates"
-    " notes problems",
-    "HostAnswer": "host entries entries_count certificates notes problems",
+    " notes problems reasons warnings",
+    "HostAnswer": "host entries entries_count certificates notes problems reasons warnings",
     "CertificateAnswer": "name certificates depends_on notes problems",
     "Product": "made_by lines lines_count sections files depends_on",
     "Use": "output fragment template line questions objects count",
-    "ObjectAnswer": "object exists watched_as products idle used_by problems warnings",
+    "ObjectAnswer": "object exists watched_as products idle used_by problems warnings notes",
+    "Hit": "line made_by",
+    "SearchAnswer": "text hits count",
 }
 
 
@@ -45,5 +47,5 @@ def test_fields_of_json_answers_stay() -> None:
 def test_each_answer_has_its_type() -> None:
     tags = {kind.__struct_config__.tag for kind in get_args(Answer)}
 
-    assert tags == {"line", "section", "file", "route", "host", "certificate", "object"}
+    assert tags == {"line", "section", "file", "route", "host", "certificate", "object", "search"}
     assert {kind.__struct_config__.tag_field for kind in get_args(Answer)} == {"answer"}

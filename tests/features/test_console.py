@@ -283,7 +283,7 @@ async def test_debug_answers_in_a_terminal_and_for_machines(site: Site, haproxy_
         assert "reconciliation completed" in await run_debug(site, "events")
         stores = json.loads(await run_debug(site, "stores", "--output", "json"))
         assert {one["name"]: one["objects"] for one in stores}["ingresses"] == 1
-        (found,) = json.loads(await run_debug(site, "config", "--search", "backend default_web", "--output", "json"))[
-            "lines"
-        ]
+        search = ("--search", "backend default_web", "--output", "json")
+        (found,) = json.loads(await run_debug(site, "config", "haproxy.cfg", *search))["lines"]
         assert found["made_by"] == "Service default/web"
+        assert "maps/path-prefix.map:" in await run_debug(site, "config", "--search", "DEFAULT_web_80")

@@ -291,6 +291,7 @@ def site_of(
         stores=stores,
         plurals={name: watched.resources for name, watched in config.watched_resources.items()},
         templates=template_set(config).texts,
+        context=config.templating.extra_context,
         config=parsed,
     )
 

@@ -24,6 +24,7 @@ from haptic_trio.explain.answers import (
     ObjectAnswer,
     Part,
     RouteAnswer,
+    SearchAnswer,
     SectionAnswer,
 )
 
@@ -113,6 +114,7 @@ def _(answer: FileAnswer) -> Iterator[Row]:
 def _(answer: RouteAnswer) -> Iterator[Row]:
     yield "request", f"{answer.host}{answer.path}", "bold"
     yield "routed to", *_destination(answer)
+    yield from _reason_rows(answer)
     if answer.winner is not None:
         yield from _rows("matched by", [_entry(answer.winner)])
         yield from _maker_rows(answer.winner.made_by)
@@ -125,17 +127,16 @@ def _(answer: RouteAnswer) -> Iterator[Row]:
     yield from _lookup_rows(answer.depends_on)
     yield from _certificate_rows(answer.certificates)
     yield from _rows("note", answer.notes)
-    yield from _problem_rows(answer.problems, excerpt=False)
 
 
 @rows_of.register
 def _(answer: HostAnswer) -> Iterator[Row]:
     yield "host", answer.host, "bold"
+    yield from _reason_rows(answer)
     yield from _rows("routes", [_entry(entry) for entry in answer.entries[:_LINES]] or ["none"])
     yield from _more(answer.entries_count, min(len(answer.entries), _LINES))
     yield from _certificate_rows(answer.certificates)
     yield from _rows("note", answer.notes)
-    yield from _problem_rows(answer.problems, excerpt=False)
 
 
 @rows_of.register
@@ -169,6 +170,26 @@ def _(answer: ObjectAnswer) -> Iterator[Row]:
             yield "", f"  for {_some(use.objects, use.count)}", ""
     yield from _problem_rows(answer.problems)
     yield from _rows("warning", answer.warnings, "yellow")
+    yield from _rows("note", answer.notes)
+
+
+@rows_of.register
+def _(answer: SearchAnswer) -> Iterator[Row]:
+    yield "search", answer.text, "bold"
+    texts = [f"{_place(hit.line)}  {hit.line.text.strip()}{_made_for(hit.made_by)}" for hit in answer.hits]
+    yield from _rows("found", texts or ["nothing"])
+    yield from _more(answer.count, len(answer.hits))
+
+
+def _made_for(made_by: MadeBy) -> str:
+    return f"  [{made_by.object}]" if made_by.object is not None else ""
+
+
+def _reason_rows(answer: RouteAnswer | HostAnswer) -> Iterator[Row]:
+    """Yield what an owner of the host should know first."""
+    yield from _rows("reason", answer.reasons, "yellow")
+    yield from _rows("warning", answer.warnings, "yellow")
+    yield from _problem_rows(answer.problems, excerpt=False)
 
 
 def _written(lines: Sequence[Line]) -> list[Line]:
@@ -228,8 +249,7 @@ def _span(first: int, last: int) -> str:
 
 
 def _entry(entry: Entry) -> str:
-    made_for = f"  [{entry.made_by.object}]" if entry.made_by.object is not None else ""
-    return f"{_place(entry.line)}  {entry.line.text}  ({entry.match}){made_for}"
+    return f"{_place(entry.line)}  {entry.line.text}  ({entry.match}){_made_for(entry.made_by)}"
 
 
 def _part_rows(parts: Sequence[Part], count: int) -> Iterator[Row]:

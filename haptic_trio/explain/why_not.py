@@ -1,0 +1,69 @@
+"""Reasons why objects that name a host or a path are not served as their owner may expect."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from haptic_trio.explain.base_maps import wildcard_of
+from haptic_trio.explain.site import Site, named_resource
+from haptic_trio.gateway.objects import dig, items_of, text_of
+from haptic_trio.ingress.classes import OwnClasses, class_of
+from haptic_trio.k8s.resource import Resource
+from haptic_trio.templating.values.subjects import subject_of
+
+_BY_HOST: Final = "ingressesByHost"
+_MOST_OBJECTS: Final = 20
+_MOST_PATHS: Final = 5
+
+
+def ingresses_at(site: Site, host: str) -> tuple[Resource, ...]:
+    """Return the first Ingresses that name *host* or its wildcard, whatever their class."""
+    store = site.stores.get(_BY_HOST)
+    if store is None:
+        return ()
+    found = {
+        str(named_resource(one)): one
+        for scope in dict.fromkeys((host, wildcard_of(host)))
+        for one in (store.get(scope) if scope else ())
+    }
+    return tuple(found.values())[:_MOST_OBJECTS]
+
+
+def reasons_at(site: Site, host: str, path: str = "") -> Iterator[str]:
+    """Yield the reasons why Ingresses that name *host* do not serve it; with *path*, also those without that path."""
+    for ingress in ingresses_at(site, host):
+        title = str(named_resource(ingress))
+        foreign = why_foreign(site, ingress)
+        if foreign:
+            yield f"{title} names this host, but {foreign}"
+        elif path and not site.problems_of(subject_of(ingress)):
+            paths = list(_paths_at(ingress, host))
+            listed = ", ".join(paths[:_MOST_PATHS]) + (", …" if len(paths) > _MOST_PATHS else "")
+            yield f"{title} names this host, but has no path for {path}" + (f" (paths: {listed})" if listed else "")
+
+
+def why_foreign(site: Site, ingress: Resource) -> str:
+    """Return why *ingress* is left to other controllers; empty if it is served or this is unknown."""
+    context = site.context
+    name, controller = str(context.get("ingressClass", "")), str(context.get("ingressController", ""))
+    if not name or ingress.get("kind") != "Ingress":
+        return ""
+    classes = OwnClasses(name, controller, without=bool(context.get("watchIngressWithoutClass")))
+    given = class_of(ingress)
+    if classes.handles(given, site.stores):
+        return ""
+    served = f"this controller serves the class {name} and classes with spec.controller {controller}"
+    if not given:
+        return f"it has no class (spec.ingressClassName); {served}"
+    known = site.stores.get("ingressClasses")
+    found = known.get_single(given) if known is not None else None
+    if found is not None:
+        return f"its class is {given}, of the controller {text_of(found, 'spec', 'controller')}; {served}"
+    return f"its class is {given}; {served}"
+
+
+def _paths_at(ingress: Resource, host: str) -> Iterator[str]:
+    """Yield the paths of *ingress* for *host*, with their types."""
+    for rule in items_of(ingress, "spec", "rules"):
+        if text_of(rule, "host").lower() in {host, wildcard_of(host)}:
+            for one in items_of(dig(rule, "http"), "paths"):
+                yield f"{text_of(one, 'path') or '/'} ({text_of(one, 'pathType')})"
