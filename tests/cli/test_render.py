@@ -79,7 +79,7 @@ def test_an_object_that_cannot_be_served_is_reported_and_left_out(manifests: Pat
 
     assert result.exit_code == 1
     assert "object: Ingress default/broken" in result.stderr
-    assert result.stderr.startswith("ingress-route:")
+    assert result.stderr.startswith(f"{manifests / 'broken.yaml'}:10: error: spec.rules[0].http.paths[0].path: ")
     assert "demo.localhost|/api/" in result.stdout
     assert "broken.localhost" not in result.stdout
     assert "http-request deny\n" not in result.stdout

@@ -1,11 +1,14 @@
 """Cluster from the command line: a directory of manifests, or an API server."""
 
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
+import msgspec
 import trio
 
 from haptic_trio.cli.inputs.options import InputOptions
+from haptic_trio.errors import Problem
 from haptic_trio.k8s.api.auth import load_kubeconfig, load_service_account
 from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.k8s.client import Client, Report
@@ -23,7 +26,27 @@ class Cluster(Client, Protocol):
 def make_cluster(options: InputOptions, report: Report) -> Cluster:
     """Return the cluster of *options*; the caller runs it. *report* gets problems with manifests or watches."""
     if options.manifests is not None:
-        return DirectoryCluster(options.manifests, report=report)
+        return DirectoryCluster(options.manifests, report=as_given(report, options.manifests))
     if options.kubeconfig is not None:
         return ApiCluster(partial(load_kubeconfig, options.kubeconfig, options.context), report=report)
     return ApiCluster(load_service_account, report=report)
+
+
+def as_given(report: Report, directory: Path) -> Report:
+    """Return *report* with paths below *directory* as the user wrote them, such as relative ones."""
+    absolute, given = f"{directory.absolute()}/", f"{directory}/"
+
+    def report_as_given(source: str, problems: tuple[Problem, ...]) -> None:
+        report(
+            source.replace(absolute, given),
+            tuple(
+                msgspec.structs.replace(
+                    problem,
+                    source=problem.source.replace(absolute, given),
+                    message=problem.message.replace(absolute, given),
+                )
+                for problem in problems
+            ),
+        )
+
+    return report if absolute == given else report_as_given

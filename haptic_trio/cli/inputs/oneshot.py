@@ -9,7 +9,7 @@ import msgspec
 import trio
 
 from haptic_trio.channels import EventBuffer
-from haptic_trio.cli.inputs.cluster import make_cluster
+from haptic_trio.cli.inputs.cluster import as_given, make_cluster
 from haptic_trio.cli.inputs.options import InputOptions
 from haptic_trio.cli.inputs.template_lines import with_origins
 from haptic_trio.cli.output.findings import Area, Finding, find
@@ -120,7 +120,7 @@ async def read_overlaid(options: InputOptions, changed: Path) -> Snapshot:
     """
     found: dict[str, tuple[Problem, ...]] = {}
     below = make_cluster(options, found.__setitem__)
-    above = DirectoryCluster(changed, report=found.__setitem__)
+    above = DirectoryCluster(changed, report=as_given(found.__setitem__, changed))
     async with trio.open_nursery() as nursery:
         await nursery.start(below.run)
         await nursery.start(above.run)

@@ -3,14 +3,17 @@
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
+from typing import Final
 
 import msgspec
-from yaml.nodes import MappingNode, Node, ScalarNode
+from yaml.nodes import ScalarNode
 
 from haptic_trio.cli.inputs.files import manifest_texts
+from haptic_trio.cli.inputs.object_places import child, placed_objects, text
 from haptic_trio.cli.inputs.options import InputOptions
 from haptic_trio.cli.output.findings import Area, Finding, find
 from haptic_trio.config.load import LoadedConfig
+from haptic_trio.config.templates import MAIN_TEMPLATE
 from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
@@ -18,6 +21,9 @@ from haptic_trio.stages.process import Load
 from haptic_trio.validation_tests.results import CaseResult, Checked
 from haptic_trio.yaml.documents import split_documents
 from haptic_trio.yaml.reader import DocumentError, read_nodes
+
+_SECTIONS: Final = {"maps": "maps", "files": "files", "ssl": "sslCertificates", "crt-lists": "crtLists"}
+"""Field of the configuration by the prefix of the names of its templates."""
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -32,21 +38,24 @@ class Block(msgspec.Struct, frozen=True):
 
 
 def placed(findings: Iterable[Finding], options: InputOptions | None) -> tuple[Finding, ...]:
-    """Return *findings*, with places in the configuration mapped to the file that holds the ConfigMap.
+    """Return *findings*, with the places that users know: files and lines of the manifest directory.
 
-    Returns them unchanged unless the configuration is a block scalar
-    (`config: |`) in a file. Reads files.
+    Places in the configuration and in its own templates are mapped to the file
+    that holds the ConfigMap, if the configuration is a block scalar
+    (`config: |`) there. Other problems of objects get the place of the object.
+    Reads files.
     """
     found = tuple(findings)
-    block = _block_for((finding.problem for finding in found), options)
-    if block is None:
+    if options is None or options.manifests is None:
         return found
-    return tuple(
-        msgspec.structs.replace(finding, problem=_moved(finding.problem, block))
-        if _is_in(finding.problem, block)
-        else finding
-        for finding in found
-    )
+    located = None
+    if any(finding.problem.line for finding in found):
+        located = find_config(options.manifests, options.source.namespace, options.source.config_map)
+    if located is not None:
+        found = tuple(
+            msgspec.structs.replace(finding, problem=_in_block(finding.problem, *located)) for finding in found
+        )
+    return placed_objects(found, options.manifests)
 
 
 def placing(load: Load, options: InputOptions) -> Load:
@@ -102,8 +111,14 @@ def _block_for(places: Iterable[Problem | CaseResult | Checked], options: InputO
 
 def find_block(directory: Path, namespace: str, name: str) -> Block | None:
     """Return the configuration of the ConfigMap *name* in a file below *directory*; None unless a block scalar."""
-    for path, text in manifest_texts(directory):
-        for chunk, _, line in split_documents(text):
+    found = find_config(directory, namespace, name)
+    return found[0] if found is not None else None
+
+
+def find_config(directory: Path, namespace: str, name: str) -> tuple[Block, str] | None:
+    """Return the place and the text of the configuration; see `find_block`."""
+    for path, content in manifest_texts(directory):
+        for chunk, _, line in split_documents(content):
             if "ConfigMap" not in chunk:
                 continue
             value = _config_in(chunk, namespace, name)
@@ -111,13 +126,50 @@ def find_block(directory: Path, namespace: str, name: str) -> Block | None:
                 lines = chunk.splitlines()[value.start_mark.line + 1 : value.end_mark.line + 1]
                 indents = [len(one) - len(one.lstrip(" ")) for one in lines if one.strip()]
                 # Leading blank lines are part of the text.
-                return Block(
+                block = Block(
                     f"ConfigMap {namespace}/{name}",
                     path,
                     line + value.start_mark.line + 1,
                     indents[0] if indents else 0,
                 )
+                return block, str(value.value)
     return None
+
+
+def _in_block(problem: Problem, block: Block, config: str) -> Problem:
+    """Return *problem* with its place in the file, if it is in the configuration or in a template of it."""
+    if _is_in(problem, block):
+        return _moved(problem, block)
+    if problem.line and (line := _template_line(config, problem.source, problem.line)):
+        place = f"template {problem.source}:{problem.line}"
+        return msgspec.structs.replace(
+            problem,
+            source=str(block.path),
+            line=block.first - 1 + line,
+            column=0,
+            excerpt=f"{place}\n{problem.excerpt}".rstrip("\n"),
+        )
+    return problem
+
+
+def _template_line(config: str, template: str, line: int) -> int:
+    """Return the line of *config* with the line *line* of *template*; 0 unless *config* holds the template."""
+    prefix, slash, name = template.partition("/")
+    keys: tuple[str, ...] = (
+        (_SECTIONS[prefix], name) if slash and prefix in _SECTIONS else ("templateSnippets", template)
+    )
+    if template == MAIN_TEMPLATE:
+        keys = ("haproxyConfig",)
+    try:
+        node = read_nodes(config)
+    except DocumentError:
+        return 0
+    for key in (*keys, "template"):
+        node = child(node, key)
+    if not isinstance(node, ScalarNode):
+        return 0
+    first = int(node.start_mark.line) + 1
+    return first + line if node.style == "|" else first
 
 
 def _moved(problem: Problem, block: Block) -> Problem:
@@ -135,22 +187,10 @@ def _config_in(chunk: str, namespace: str, name: str) -> ScalarNode | None:
         root = read_nodes(chunk)
     except DocumentError:
         return None
-    metadata = _child(root, "metadata")
-    if _text(_child(root, "kind")) != "ConfigMap" or _text(_child(metadata, "name")) != name:
+    metadata = child(root, "metadata")
+    if text(child(root, "kind")) != "ConfigMap" or text(child(metadata, "name")) != name:
         return None
-    if (_text(_child(metadata, "namespace")) or "default") != namespace:
+    if (text(child(metadata, "namespace")) or "default") != namespace:
         return None
-    value = _child(_child(root, "data"), "config")
+    value = child(child(root, "data"), "config")
     return value if isinstance(value, ScalarNode) and value.style == "|" else None
-
-
-def _child(node: Node | None, key: str) -> Node | None:
-    if isinstance(node, MappingNode):
-        for name, value in node.value:
-            if isinstance(name, ScalarNode) and name.value == key:
-                return value if isinstance(value, Node) else None
-    return None
-
-
-def _text(node: Node | None) -> str:
-    return str(node.value) if isinstance(node, ScalarNode) else ""

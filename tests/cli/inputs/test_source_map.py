@@ -108,3 +108,35 @@ def test_the_controller_reports_the_file_as_well(manifests: Path) -> None:
 
     (problem,) = caught.value.problems
     assert (problem.source, problem.line, problem.subject) == (str(config), line, "ConfigMap default/haptic-trio")
+
+
+@pytest.mark.process
+def test_error_in_an_own_template_names_the_file_and_the_template(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    invoke_cli("new", "site")
+    replace_in(Path("site/config.yaml"), "http-response set-header", "http-response set-header {{ nope.x }}")
+    lines = Path("site/config.yaml").read_text().splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if "nope" in text)
+
+    result = invoke_cli("render", "--manifests", "site")
+
+    assert f"site/config.yaml:{line}: error: 'nope' is not defined\n    template frontend-rules-served-by:1\n" in (
+        result.output
+    )
+
+
+@pytest.mark.process
+def test_paths_are_relative_if_the_directory_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    invoke_cli("new", "site")
+    for name in ("a", "b"):
+        Path(f"site/{name}.yaml").write_text("apiVersion: v1\nkind: Service\nmetadata: {name: twice}\n")
+    Path("site/broken.yaml").write_text("a: [\n")
+
+    output = invoke_cli("validate", "--manifests", "site").output
+
+    assert "site/broken.yaml:" in output
+    assert "site/b.yaml:1: error: defined already in site/a.yaml:1" in output
+    assert str(tmp_path) not in output

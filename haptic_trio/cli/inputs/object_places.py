@@ -1,0 +1,131 @@
+"""Places of objects and their fields in the files of a manifest directory."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from haptic_trio.cli.inputs.files import manifest_texts
+from haptic_trio.cli.output.findings import Finding
+from haptic_trio.errors import Problem
+from haptic_trio.k8s.kinds import CLUSTER_SCOPED
+from haptic_trio.k8s.manifests.files import is_manifest
+from haptic_trio.yaml.reader import DocumentError, read_nodes, split_documents
+
+MOST_OBJECTS: Final = 500
+"""Maximum number of objects that are searched: each costs reading its document again."""
+_WORD: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._:]*")
+_STEP: Final = re.compile(r'\.?(?P<name>[^.\[\]"]+)|\["(?P<key>[^"]*)"\]|\[(?P<index>\d+)\]')
+_FIELD: Final = re.compile(r"\A(?:\w+: )?(?P<path>(?:spec|metadata|data)\b[^\s:]*): ")
+"""The field that a message begins with, behind the reason of a warning."""
+
+
+class _Located(msgspec.Struct, frozen=True):
+    path: Path
+    first: int
+    """Line on which its document begins."""
+    node: MappingNode
+
+
+def placed_objects(findings: Iterable[Finding], directory: Path) -> tuple[Finding, ...]:
+    """Return *findings*; those about objects in files below *directory* name file and line first. Reads files."""
+    found = tuple(findings)
+    subjects = dict.fromkeys(one.problem.subject for one in found if _is_elsewhere(one.problem))
+    places = _find(directory, list(subjects)[:MOST_OBJECTS])
+    return tuple(
+        msgspec.structs.replace(one, problem=_moved(one.problem, places[one.problem.subject]))
+        if one.problem.subject in places and _is_elsewhere(one.problem)
+        else one
+        for one in found
+    )
+
+
+def line_of(node: Node, path: str) -> int:
+    """Return the line of the field *path* within *node*, from 1; that of its nearest existing parent."""
+    line = int(node.start_mark.line)
+    for step in _STEP.finditer(path):
+        name = step["name"] if step["name"] is not None else step["key"]
+        if name is not None and isinstance(node, MappingNode):
+            pairs = [(key, value) for key, value in node.value if isinstance(key, ScalarNode) and key.value == name]
+            if not pairs:
+                break
+            line, node = int(pairs[0][0].start_mark.line), pairs[0][1]
+        elif step["index"] is not None and isinstance(node, SequenceNode) and int(step["index"]) < len(node.value):
+            node = node.value[int(step["index"])]
+            line = int(node.start_mark.line)
+        else:
+            break
+    return line + 1
+
+
+def child(node: Node | None, key: str) -> Node | None:
+    """Return the value of *key* if *node* is a mapping that has it."""
+    if isinstance(node, MappingNode):
+        for name, value in node.value:
+            if isinstance(name, ScalarNode) and name.value == key:
+                return value if isinstance(value, Node) else None
+    return None
+
+
+def text(node: Node | None) -> str:
+    """Return the text of *node*; empty unless it is a scalar."""
+    return str(node.value) if isinstance(node, ScalarNode) else ""
+
+
+def _is_elsewhere(problem: Problem) -> bool:
+    """Whether *problem* is about an object, and its place is not in a manifest file."""
+    return bool(problem.subject) and not is_manifest(Path(problem.source).name)
+
+
+def _moved(problem: Problem, located: _Located) -> Problem:
+    named = problem.path.partition(", ")[0]
+    if not named and (match := _FIELD.match(problem.message)):
+        named = match["path"]
+    place = f"{problem.source}:{problem.line}" if problem.line else problem.source
+    template = f"template {place}\n" if place else ""
+    return msgspec.structs.replace(
+        problem,
+        source=str(located.path),
+        line=located.first - 1 + line_of(located.node, named),
+        column=0,
+        excerpt=f"{template}{problem.excerpt}".rstrip("\n"),
+    )
+
+
+def _find(directory: Path, subjects: Iterable[str]) -> Mapping[str, _Located]:
+    wanted = set(subjects)
+    names = {subject.rpartition("/")[2].rpartition(" ")[2] for subject in wanted}
+    found: dict[str, _Located] = {}
+    if not wanted:
+        return found
+    for path, content in manifest_texts(directory):
+        for chunk, _, line in split_documents(content):
+            if names.isdisjoint(_WORD.findall(chunk)):
+                continue
+            for node in _objects(chunk):
+                subject = _subject(node)
+                if subject in wanted:
+                    # The first one by file and line is the object.
+                    found.setdefault(subject, _Located(path, line, node))
+    return found
+
+
+def _objects(chunk: str) -> Iterator[MappingNode]:
+    try:
+        root = read_nodes(chunk)
+    except DocumentError:
+        return
+    items = child(root, "items")
+    nodes = items.value if isinstance(items, SequenceNode) and text(child(root, "kind")).endswith("List") else [root]
+    yield from (node for node in nodes if isinstance(node, MappingNode))
+
+
+def _subject(node: Node) -> str:
+    kind, metadata = text(child(node, "kind")), child(node, "metadata")
+    name = text(child(metadata, "name"))
+    if kind in CLUSTER_SCOPED:
+        return f"{kind} {name}"
+    return f"{kind} {text(child(metadata, 'namespace')) or 'default'}/{name}"
