@@ -21,7 +21,7 @@ from haptic_trio.dataplane.agent.events import Observer
 from haptic_trio.dataplane.agent.messages import AgentLimits
 from haptic_trio.dataplane.agent.server import AgentOptions, ServedAgent, serve_agent
 from haptic_trio.dataplane.agent.tls import TlsFiles
-from haptic_trio.dataplane.binary import find_haproxy, probe_version
+from haptic_trio.dataplane.binary import find_haproxy, need_supported
 from haptic_trio.dataplane.local.attached import AttachedAgent
 from haptic_trio.dataplane.local.instance import LocalAgent
 from haptic_trio.dataplane.local.lost_files import LastingSupervisor, keep_directory
@@ -302,7 +302,7 @@ async def run_agent(
     TlsFilesError, and AgentListenError.
     """
     # Otherwise a binary that is not HAProxy would be noticed at the first deployment only.
-    await trio.to_thread.run_sync(probe_version, command.haproxy)
+    await trio.to_thread.run_sync(need_supported, command.haproxy)
     attach = command.attach
     endpoint = (
         LocalAgent(command.name, command.state_dir, command.haproxy, supervisor=LastingSupervisor)

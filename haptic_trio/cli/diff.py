@@ -25,7 +25,7 @@ from haptic_trio.cli.output.findings import (
     print_findings,
     visible,
 )
-from haptic_trio.dataplane.binary import find_haproxy, probe_version
+from haptic_trio.dataplane.binary import find_haproxy, need_supported
 from haptic_trio.explain.site import MAIN, Site, shown_text
 from haptic_trio.haproxy.model import AuxFile, Generation
 from haptic_trio.haproxy.plan.capabilities import capabilities_of
@@ -122,7 +122,7 @@ def diff(*, source: InputOptions, to: Path, overlay: bool, check: bool, output_f
         else:
             print_findings(console, unusable)
         sys.exit(EXIT_UNUSABLE)
-    version = probe_version(find_haproxy(source.haproxy))
+    version = need_supported(find_haproxy(source.haproxy))
     difference = compare(old, new, version.number, version.text)
     if output_format == "json":
         document = {

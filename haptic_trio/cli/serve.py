@@ -46,7 +46,7 @@ from haptic_trio.cli.serving.tracing import otlp_option, tracing
 from haptic_trio.cli.serving.webhook import serve_reviews, webhook_options
 from haptic_trio.commentator import run_commentator
 from haptic_trio.dataplane.agent.client import AgentAddress
-from haptic_trio.dataplane.binary import find_haproxy, probe_version
+from haptic_trio.dataplane.binary import find_haproxy, need_supported
 from haptic_trio.dataplane.dataplaneapi.endpoints import ApiAddress
 from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.dataplane.local.directory_lock import lock_directory
@@ -254,7 +254,7 @@ async def _run_locked(
     events, metrics = EventBuffer(), Metrics()
     binary = find_haproxy(options.input.haproxy)
     # Otherwise a binary that is not HAProxy would be noticed at the first deployment only.
-    add_process(metrics, __version__, (await trio.to_thread.run_sync(probe_version, binary)).text)
+    add_process(metrics, __version__, (await trio.to_thread.run_sync(need_supported, binary)).text)
     scratch = await trio.to_thread.run_sync(make_scratch, options.state_dir)
     endpoints: Latest[tuple[Endpoint, ...]] = Latest()
     leadership: Latest[LeadershipChanged] = Latest()

@@ -19,7 +19,7 @@ from haptic_trio.cli.output.failures import failures_of, print_failures, words_o
 from haptic_trio.cli.output.findings import Area, find, findings_to_json, make_console, print_findings
 from haptic_trio.cli.output.junit import to_junit
 from haptic_trio.cli.output.test_report import Report, print_report, report_to_json
-from haptic_trio.dataplane.binary import HaproxyNotFoundError, find_haproxy, probe_version
+from haptic_trio.dataplane.binary import HaproxyNotFoundError, find_haproxy, need_supported
 from haptic_trio.errors import HapticError, leaves_of
 from haptic_trio.validation_tests.cases import Case, find_cases
 from haptic_trio.validation_tests.coverage import measure
@@ -177,7 +177,7 @@ def _find_binary(explicit: str | None) -> Path | None:
             raise
         return None
     # Reject other programs: one that always exits with 0 would pass every check.
-    probe_version(binary)
+    need_supported(binary)
     return binary
 
 

@@ -7,7 +7,13 @@ import msgspec
 
 from haptic_trio import __version__
 from haptic_trio.cli.inputs.choices import output_option
-from haptic_trio.dataplane.binary import HaproxyNotFoundError, find_haproxy, probe_version
+from haptic_trio.dataplane.binary import (
+    HaproxyNotFoundError,
+    UnsupportedHaproxyError,
+    find_haproxy,
+    need_supported,
+    probe_version,
+)
 
 
 @click.command()
@@ -21,10 +27,13 @@ from haptic_trio.dataplane.binary import HaproxyNotFoundError, find_haproxy, pro
 def version(*, haproxy: str | None, output_format: str) -> None:
     """Show the versions of haptic-trio, Python and the HAProxy binary in use."""
     found: dict[str, str] | None = None
-    problem = ""
+    problem = unsupported = ""
     try:
         binary = find_haproxy(haproxy)
         found = {"version": probe_version(binary).text, "path": str(binary)}
+        need_supported(binary)
+    except UnsupportedHaproxyError as exc:
+        unsupported = str(exc)
     except HaproxyNotFoundError as exc:
         if haproxy is not None:
             raise
@@ -36,3 +45,5 @@ def version(*, haproxy: str | None, output_format: str) -> None:
     click.echo(f"haptic-trio  {__version__}")
     click.echo(f"Python       {platform.python_version()}")
     click.echo(f"HAProxy      {found['version']} ({found['path']})" if found else f"HAProxy      none: {problem}")
+    if unsupported:
+        click.echo(f"warning: {unsupported}", err=True)

@@ -18,7 +18,7 @@ PROBE_LIMIT = 10.0
 """Seconds that `haproxy -vv` may take."""
 OLDEST: Final = (2, 8)
 NEWEST: Final = (3, 4)
-"""Supported versions of a remote HAProxy; a later one is accepted with a warning."""
+"""Supported versions; a later one of a remote HAProxy is accepted with a warning."""
 _MOST_DESCRIPTORS: Final = 1_000_000_000
 """"Unlimited", as a number that HAProxy can compare."""
 
@@ -27,6 +27,10 @@ _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)\b")
 
 class HaproxyNotFoundError(HapticError):
     """No HAProxy binary was found; a retry helps after one was installed or named."""
+
+
+class UnsupportedHaproxyError(HapticError):
+    """The HAProxy binary is too old; a retry helps after another one was installed or named."""
 
 
 class HaproxyVersion(msgspec.Struct, frozen=True):
@@ -92,6 +96,18 @@ def probe_version(binary: Path) -> HaproxyVersion:
     except (OSError, subprocess.SubprocessError) as exc:
         raise HaproxyNotFoundError(f"{binary}: cannot be run: {exc}") from exc
     return parse_version(run.stdout.decode(errors="replace"), source=str(binary))
+
+
+def need_supported(binary: Path) -> HaproxyVersion:
+    """Return the version of *binary*; raises `UnsupportedHaproxyError` if it is older than `OLDEST`."""
+    version = probe_version(binary)
+    if version.number[:2] < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise UnsupportedHaproxyError(
+            f"{binary}: HAProxy {version.text} is not supported; the oldest supported version is {oldest}."
+            " Name another binary with --haproxy"
+        )
+    return version
 
 
 @functools.cache

@@ -41,6 +41,27 @@ def test_every_subcommand_has_help(verb: str) -> None:
     assert "--haproxy" in result.output
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("verb", ["validate", "test", "serve", "diff"])
+def test_unsupported_haproxy_is_refused_by_every_verb_that_runs_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, manifests: Path, verb: str
+) -> None:
+    old = tmp_path / "haproxy"
+    old.write_text('#!/bin/sh\necho "HAProxy version 2.4.0 2021/05/14 - https://haproxy.org/"\n')
+    old.chmod(0o755)
+    given: dict[str, list[str | Path]] = {
+        "serve": ["--state-dir", tmp_path / "state", "--listen", "127.0.0.1:0"],
+        "diff": ["--to", manifests],
+    }
+    arguments = [verb, "--manifests", manifests, *given.get(verb, [])]
+
+    assert run_main(monkeypatch, *arguments, "--haproxy", old) == 2
+
+    error = capsys.readouterr().err
+    assert f"error: {old}: HAProxy 2.4.0 is not supported; the oldest supported version is 2.8." in error
+    assert "is not supported" in invoke_cli("version", "--haproxy", old).stderr
+
+
 @pytest.mark.parametrize("arguments", [["rendr"], ["render"], ["render", "--manifests", "/nowhere"], ["serve", "-x"]])
 def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
     assert invoke_cli(*arguments).exit_code == 2

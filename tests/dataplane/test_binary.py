@@ -6,7 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from haptic_trio.dataplane.binary import HaproxyNotFoundError, find_haproxy, parse_version, probe_version, read_version
+from haptic_trio.dataplane.binary import (
+    HaproxyNotFoundError,
+    UnsupportedHaproxyError,
+    find_haproxy,
+    need_supported,
+    parse_version,
+    probe_version,
+    read_version,
+)
 
 
 def executable(path: Path) -> Path:
@@ -64,6 +72,22 @@ def test_a_version_is_read(line: str, text: str, number: tuple[int, ...]) -> Non
 def test_something_else_is_not_taken_for_haproxy() -> None:
     with pytest.raises(HaproxyNotFoundError):
         parse_version("nginx version 1.2\n")
+
+
+@pytest.mark.haproxy
+def test_too_old_binary_is_refused_with_the_oldest_supported_version(tmp_path: Path, haproxy_binary: Path) -> None:
+    old = tmp_path / "haproxy"
+    old.write_text('#!/bin/sh\necho "HAProxy version 2.4.0 2021/05/14 - https://haproxy.org/"\n')
+    old.chmod(0o755)
+
+    with pytest.raises(UnsupportedHaproxyError) as raised:
+        need_supported(old)
+
+    assert str(raised.value) == (
+        f"{old}: HAProxy 2.4.0 is not supported; the oldest supported version is 2.8."
+        " Name another binary with --haproxy"
+    )
+    assert need_supported(haproxy_binary) == probe_version(haproxy_binary)
 
 
 @pytest.mark.process

@@ -16,7 +16,7 @@ from haptic_trio.cli.output.findings import Area, Finding, find
 from haptic_trio.config.load import LoadedConfig, load_config
 from haptic_trio.config.model import Config
 from haptic_trio.config.templates import MAIN_TEMPLATE, template_set
-from haptic_trio.dataplane.binary import find_haproxy, probe_version
+from haptic_trio.dataplane.binary import find_haproxy, need_supported
 from haptic_trio.errors import HapticError, Problem, ProblemsError
 from haptic_trio.explain.site import Site
 from haptic_trio.haproxy.model import Config as ConfigModel
@@ -235,7 +235,7 @@ async def make_validator(config: Config, *, haproxy: str | None, check: bool) ->
         return ParseOnly(Path(), check_timeout=limit)
     binary = find_haproxy(haproxy)
     # Reject other programs: one that always exits with 0 would pass every check.
-    await trio.to_thread.run_sync(probe_version, binary)
+    await trio.to_thread.run_sync(need_supported, binary)
     return Validator(binary, check_timeout=limit)
 
 
