@@ -40,7 +40,10 @@ async def test_state_directory_of_another_controller_is_left_untouched(options: 
         key = options.state_dir / "scratch" / "key"
         key.parent.mkdir()
         key.write_text("in use")
-        with pytest.raises(InstanceLockedError, match="belongs to another controller"):
+        with pytest.raises(
+            InstanceLockedError,
+            match=r"belongs to another controller \(pid [0-9]+\); stop it, or use another directory: --state-dir",
+        ):
             await run_serve(options)
         assert key.read_text() == "in use"
 

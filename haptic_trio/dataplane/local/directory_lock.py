@@ -37,7 +37,8 @@ async def lock_directory(directory: Path) -> AsyncIterator[None]:
         if not _try_lock(descriptor):
             holder = os.pread(descriptor, 32, 0).decode(errors="replace")
             raise InstanceLockedError(
-                f"{directory} belongs to another controller{f' (pid {holder})' if holder else ''}"
+                f"{directory} belongs to another controller{f' (pid {holder})' if holder else ''};"
+                " stop it, or use another directory: --state-dir DIRECTORY"
             )
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
