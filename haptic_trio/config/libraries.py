@@ -39,6 +39,8 @@ class LibraryDoc(_Part, frozen=True):
 
     name: str
     description: str
+    requires: tuple[str, ...] = ()
+    """Libraries whose templates or watched resources it uses."""
     settings: dict[str, dict[str, Setting]] = {}
     """Variables with their types and defaults, under headings."""
     extension_points: dict[str, str] = {}

@@ -1,6 +1,6 @@
 """Loader of the configuration of one iteration: decode, merge libraries, check."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -81,7 +81,7 @@ def _load_merged(configmap: Mapping[str, Any], source: str) -> tuple[Config, tup
     libraries, problems = _read_libraries(user.value.templating.libraries)
     config = merge(*(library.value for library in libraries), user=user.value)
     # With a library missing, templates would be full of faults that are not theirs.
-    problems += check_settings(config) if problems else check_config(config)
+    problems += check_settings(config, with_tests=False) if problems else check_config(config)
     settings = flat_settings(*(library.value.settings for library in libraries))
     problems += check_variables(
         user.value.templating.extra_context, "templating.extraContext", settings, config, user.value.validation_tests
@@ -144,7 +144,22 @@ def _read_libraries(names: Sequence[str]) -> tuple[list[Decoded[LibraryDoc]], li
             problems += [
                 problem if problem.source else msgspec.structs.replace(problem, path=path) for problem in exc.problems
             ]
-    return libraries, problems
+    return libraries, [*problems, *_check_required(names, libraries)]
+
+
+def _check_required(names: Sequence[str], libraries: Sequence[Decoded[LibraryDoc]]) -> Iterator[Problem]:
+    """Yield a problem for each of *libraries* that needs one which is not in *names*."""
+    for library in libraries:
+        name = library.value.name
+        if missing := [required for required in library.value.requires if required not in names]:
+            index = names.index(name)
+            wanted = [*names[:index], *missing, *names[index:]]
+            yield Problem(
+                message=f"the library {name!r} needs {'the library' if len(missing) == 1 else 'the libraries'} "
+                + ", ".join(map(repr, missing)),
+                path=item_path("templating.libraries", index),
+                hint=f"write libraries: [{', '.join(wanted)}]",
+            )
 
 
 def locate_problem(problem: Problem, layers: Sequence[Decoded[Any]]) -> Problem:

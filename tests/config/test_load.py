@@ -158,6 +158,26 @@ def test_shipped_libraries_check_clean_as_they_build_upon_each_other(libraries: 
     load_config(configmap(f"templating: {{libraries: {libraries}}}"), None)
 
 
+@pytest.mark.parametrize(
+    ("libraries", "message", "hint"),
+    [
+        ("base, gateway", "the library 'gateway' needs the library 'ssl'", "write libraries: [base, ssl, gateway]"),
+        (
+            "nginx-annotations",
+            "the library 'nginx-annotations' needs the libraries 'base', 'ingress'",
+            "write libraries: [base, ingress, nginx-annotations]",
+        ),
+    ],
+)
+def test_library_that_needs_another_one_says_so_alone(libraries: str, message: str, hint: str) -> None:
+    tests = "validationTests: {a: {fixtures: {ingresses: []}, assertions: [{type: haproxy_valid}]}}"
+
+    (problem,) = problems_of(configmap(f"templating: {{libraries: [{libraries}]}}\n{tests}\n"))
+
+    assert (problem.message, problem.hint) == (message, hint)
+    assert problem.line == 1
+
+
 def test_users_variable_goes_before_that_of_a_library() -> None:
     config = load_config(configmap("templating: {extraContext: {httpPort: 1234}}"), None).config
 

@@ -42,8 +42,8 @@ def check_config(config: Config) -> tuple[Problem, ...]:
     return (*check_settings(config), *_check_main_template(config), *_check_templates(config))
 
 
-def check_settings(config: Config) -> tuple[Problem, ...]:
-    """Return what is wrong with *config* apart from its templates."""
+def check_settings(config: Config, *, with_tests: bool = True) -> tuple[Problem, ...]:
+    """Return what is wrong with *config* apart from its templates and, unless *with_tests*, its tests."""
     return tuple(
         chain(
             _check_lease(config),
@@ -55,7 +55,7 @@ def check_settings(config: Config) -> tuple[Problem, ...]:
             *(_check_watched(name, watched) for name, watched in config.watched_resources.items()),
             _check_names(config),
             _check_output_paths(config),
-            check_tests(config.validation_tests, config.watched_resources),
+            check_tests(config.validation_tests, config.watched_resources) if with_tests else (),
         )
     )
 
