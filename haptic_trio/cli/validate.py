@@ -21,7 +21,8 @@ from haptic_trio.cli.output.findings import (
     make_console,
     print_findings,
 )
-from haptic_trio.config.load import LoadedConfig
+from haptic_trio.config.checks.unused_snippets import find_unused_snippets
+from haptic_trio.config.load import LoadedConfig, locate_problem
 from haptic_trio.dataplane.binary import find_haproxy
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import ref_of
@@ -67,17 +68,27 @@ def validate(
     snapshot = trio.run(read_snapshot, source)
     outcome = None
     tests: tuple[Problem, ...] = ()
+    unused: tuple[Problem, ...] = ()
     if snapshot.loaded is not None:
         outcome = trio.run(partial(render_snapshot, snapshot, haproxy=source.haproxy, check=True))
         tests = trio.run(_run_tests, snapshot.loaded, find_haproxy(source.haproxy))
+        unused = find_unused(snapshot.loaded)
     rendered = outcome.findings if outcome is not None else ()
-    findings = placed((*snapshot.findings, *find(Area.TESTS, tests), *rendered), source)
+    warnings = find(Area.CONFIGURATION, unused, is_warning=True)
+    findings = placed((*snapshot.findings, *warnings, *find(Area.TESTS, tests), *rendered), source)
     report = Report(snapshot=snapshot, outcome=outcome, findings=findings)
     if output_format == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(to_json(report)), indent=2))
     else:
         _print_report(report)
     sys.exit(0 if report.is_valid else 1)
+
+
+def find_unused(loaded: LoadedConfig) -> tuple[Problem, ...]:
+    """Return a warning about each snippet of the user that nothing includes."""
+    own = loaded.layers[0].value.template_snippets if loaded.layers else {}
+    problems = find_unused_snippets(loaded.config, own)
+    return tuple(locate_problem(problem, loaded.layers) for problem in problems)
 
 
 async def _run_tests(loaded: LoadedConfig, binary: Path) -> tuple[Problem, ...]:
