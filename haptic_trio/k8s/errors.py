@@ -28,6 +28,8 @@ class ApiError(HapticError):
         """The reason in the API's status, such as `AlreadyExists`."""
         self.retry_after = retry_after
         """Seconds after which the server accepts a retry; None if it sent none."""
+        self.where = ""
+        """Address of the server and source of the credentials; empty without a connection."""
         super().__init__(f"{what}: {message}")
 
     @property
@@ -45,13 +47,13 @@ class UnreachableError(ApiError):
 class UnauthorizedError(ApiError):
     """The server rejected the credentials, and fresh ones too; trying again helps when there are new ones."""
 
-    hint = "the token or the client certificate may have expired"
+    hint = "the token or the client certificate may have expired: compare with `kubectl auth whoami`"
 
 
 class ForbiddenError(ApiError):
     """The role of this user does not allow it; trying again helps once it has been granted."""
 
-    hint = "grant it in a Role or ClusterRole of this user"
+    hint = "grant it in a Role or ClusterRole of this user, or use other credentials"
 
 
 class MissingError(ApiError):

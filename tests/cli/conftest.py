@@ -16,3 +16,10 @@ PORTS = DemoPorts(http=18880, https=18443, web_one=18881, web_two=18882, api=188
 def manifests(tmp_path: Path) -> Path:
     """The manifests of the demo; nothing listens on the ports that they name."""
     return write_site(tmp_path / "site", PORTS).manifests
+
+
+@pytest.fixture(autouse=True)
+def _no_kubeconfig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Have commands find no kubeconfig of the user who runs the tests."""
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))

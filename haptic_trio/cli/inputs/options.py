@@ -1,7 +1,8 @@
 """Options that several subcommands share."""
 
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -72,6 +73,7 @@ def input_options(command: Callable[..., None]) -> Callable[..., None]:
                 "--kubeconfig",
                 type=click.Path(exists=True, dir_okay=False, path_type=Path),
                 envvar="HAPTIC_KUBECONFIG",
+                show_default="the first file of $KUBECONFIG, else ~/.kube/config, if it exists",
                 help="Kubeconfig with the API server and the credentials.",
             ),
             click.option(
@@ -137,6 +139,22 @@ def log_format_option(command: F) -> F:
     )(command)
 
 
+def find_kubeconfig(environment: Mapping[str, str]) -> Path | None:
+    """Return the first existing file of `KUBECONFIG`, or `~/.kube/config`; None if that does not exist.
+
+    Raises `click.UsageError` if `KUBECONFIG` names no existing file.
+    """
+    if given := environment.get("KUBECONFIG", ""):
+        paths = [Path(one) for one in given.split(os.pathsep) if one]
+        found = next((path for path in paths if path.is_file()), None)
+        if found is None:
+            raise click.UsageError(f"KUBECONFIG names {given}, which does not exist; give --kubeconfig FILE")
+        return found
+    home = environment.get("HOME", "")
+    usual = Path(home) / ".kube" / "config"
+    return usual if home and usual.is_file() else None
+
+
 def make_input(
     manifests: Path | None,
     namespace: str | None,
@@ -149,8 +167,13 @@ def make_input(
     in_cluster: bool = False,
 ) -> InputOptions:
     """Return the shared options as one value; raises `click.UsageError` unless they select exactly one cluster."""
+    if manifests is None and kubeconfig is None and not in_cluster:
+        kubeconfig = find_kubeconfig(os.environ)
     if (manifests is not None) + (kubeconfig is not None) + in_cluster != 1:
-        raise click.UsageError("give one of --manifests DIR, --kubeconfig FILE or --in-cluster")
+        raise click.UsageError(
+            "give one of --manifests DIR, --kubeconfig FILE or --in-cluster"
+            " (without them, $KUBECONFIG or ~/.kube/config is used if it exists)"
+        )
     if context is not None and kubeconfig is None:
         raise click.UsageError("--context needs --kubeconfig")
     if namespace is None:

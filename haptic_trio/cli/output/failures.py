@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from haptic_trio.errors import ProblemsError, leaves_of
+from haptic_trio.k8s.errors import ApiError
 
 
 def failures_of(error: BaseException) -> list[dict[str, object]]:
@@ -25,7 +26,13 @@ def _entries_of(error: BaseException) -> list[dict[str, object]]:
 
 
 def words_of(error: BaseException) -> str:
-    """Return the message of *error*; for an OSError file name and reason, without the error number."""
+    """Return the message of *error*; for an OSError file name and reason, without the error number.
+
+    For an error of an API server, also its address, the source of the credentials, and the fix.
+    """
+    if isinstance(error, ApiError):
+        hint = f" ({error.hint})" if error.hint else ""
+        return f"{error.where}: {error}{hint}" if error.where else f"{error}{hint}"
     if isinstance(error, OSError) and error.strerror and isinstance(error.filename, str | None):
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__

@@ -15,10 +15,14 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 import trio
+from yaml import YAMLError
+from yaml.error import MarkedYAMLError
 
 from haptic_trio.k8s.errors import CredentialsError
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+_FIX: Final = "compare with `kubectl config view`"
 
 Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
 """Modification time, inode and size of files; differs once one of them has changed."""
@@ -40,6 +44,8 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     """The files, without *token_file*, behind these credentials: load them again when one has changed."""
     stamp: Stamp = ()
     """The stamp of *files* from before they were read."""
+    title: str = ""
+    """Where they come from, such as `context dev of FILE`."""
 
 
 Load: TypeAlias = Callable[[], Awaitable[Credentials]]
@@ -68,8 +74,10 @@ async def load_kubeconfig(path: Path, context: str | None = None) -> Credentials
         finally:
             inline = _inline_files(auth)
             _remove(inline)
+    except YAMLError as error:
+        raise CredentialsError(f"{_yaml_place(path, error)}; {_FIX}") from error
     except (ValueError, KeyError, IndexError, TypeError, OSError, ssl.SSLError) as error:
-        raise CredentialsError(f"{path}: {_reason(error)}") from error
+        raise CredentialsError(f"{path}: {_describe(error, auth, context)}; {_FIX}") from error
     except Exception as error:  # kr8s reports a failed plugin by exceptions of several types
         raise CredentialsError(f"{path}: {error!r}") from error
     named = [auth.server_ca_file, auth.client_cert_file, auth.client_key_file]
@@ -85,6 +93,7 @@ async def load_kubeconfig(path: Path, context: str | None = None) -> Credentials
         proxy=auth.proxy,
         files=files,
         stamp=stamp + await _stamp_in_thread(files[1:]),
+        title=f"context {auth.active_context} of {path}",
     )
 
 
@@ -106,6 +115,7 @@ async def load_service_account(directory: Path = SERVICE_ACCOUNT) -> Credentials
         token_file=directory / "token",
         files=(ca_file,),
         stamp=stamp,
+        title="service account of this pod",
     )
 
 
@@ -164,6 +174,27 @@ def _inline_files(auth: Any) -> set[str]:
 def _remove(files: Iterable[str]) -> None:
     for file in files:
         Path(file).unlink(missing_ok=True)
+
+
+def _yaml_place(path: Path, error: YAMLError) -> str:
+    if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return f"{path}:{mark.line + 1}:{mark.column + 1}: not valid YAML: {error.problem}"
+    return f"{path}: not valid YAML"
+
+
+def _describe(error: BaseException, auth: Any, context: str | None) -> str:
+    """Return what is wrong with a kubeconfig that kr8s cannot use."""
+    try:
+        known = [one["name"] for one in auth.kubeconfig.contexts]
+        current = context or auth.kubeconfig.current_context
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return "not a kubeconfig, which has contexts, clusters and users"
+    if not known:
+        return "the kubeconfig has no contexts"
+    if current not in known:
+        return f"there is no context {current!r} (contexts: {', '.join(map(str, known))})"
+    return f"context {current}: {_reason(error)}"
 
 
 def _reason(error: BaseException) -> str:

@@ -87,6 +87,14 @@ class Connection:
         self.requests = 0
         """Number of requests sent."""
 
+    @property
+    def where(self) -> str:
+        """Address of the server and source of the credentials, for messages."""
+        if self._session is None:
+            return ""
+        credentials = self._session.credentials
+        return f"API server {credentials.server}" + (f" ({credentials.title})" if credentials.title else "")
+
     async def open(self) -> None:
         """Load the credentials; raises `CredentialsError`. Sends nothing."""
         self._session = await self._open_session()
@@ -180,13 +188,16 @@ class Connection:
                     )
             except (httpx.TransportError, OSError) as exc:
                 is_answered = False
-                raise UnreachableError(what, _reason(exc)) from exc
+                unreachable = UnreachableError(what, _reason(exc))
+                unreachable.where = self.where
+                raise unreachable from exc
             finally:
                 session.users -= 1
                 if not is_answered:
                     # A request that is cancelled before its answer is a sign too: its caller had a limit.
                     self.outage.suspect()
             if attempt == 2 or not isinstance(error, UnauthorizedError):
+                error.where = self.where
                 raise error
             await self._renew(session, shown)
 

@@ -89,9 +89,12 @@ class Discovery:
             try:
                 resources = _RESOURCES.decode(body).resources
             except msgspec.MsgspecError as error:
-                raise ServerFailedError(
-                    f"discover {api_version}", f"the answer is no list of resources: {error}"
-                ) from error
+                failed = ServerFailedError(
+                    f"discover {api_version}",
+                    f"the answer is no list of resources: {error}. Is this the address of a Kubernetes API server?",
+                )
+                failed.where = self._connection.where
+                raise failed from error
             served = self._known[api_version] = {
                 each.name: ServedKind(
                     type=ResourceType(api_version, each.name), kind=each.kind, is_namespaced=each.namespaced

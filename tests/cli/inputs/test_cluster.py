@@ -1,8 +1,10 @@
 """Naming the cluster on the command line, and reading one behind an API server."""
 
+import os
 from functools import partial
 from pathlib import Path
 
+import click
 import pytest
 import trio
 import yaml
@@ -10,7 +12,7 @@ from click.testing import Result
 
 from haptic_trio.cli.inputs import oneshot
 from haptic_trio.cli.inputs.cluster import make_cluster
-from haptic_trio.cli.inputs.options import make_input
+from haptic_trio.cli.inputs.options import find_kubeconfig, make_input
 from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.k8s.manifests.directory import DirectoryCluster
 from haptic_trio.k8s.resource import Resource
@@ -38,6 +40,31 @@ def test_exactly_one_cluster_is_named(verb: str, arguments: tuple[str, ...]) -> 
 
     assert result.exit_code == 2
     assert "--context needs --kubeconfig" in result.output or "give one of --manifests" in result.output
+
+
+def test_kubeconfig_of_the_environment_and_of_the_home_directory_are_found(tmp_path: Path) -> None:
+    usual, given = tmp_path / ".kube" / "config", tmp_path / "given"
+    home = {"HOME": str(tmp_path)}
+    assert find_kubeconfig(home) is None
+    usual.parent.mkdir()
+    usual.touch()
+    given.touch()
+
+    assert find_kubeconfig(home) == usual
+    assert find_kubeconfig({**home, "KUBECONFIG": f"{tmp_path}/gone{os.pathsep}{given}"}) == given
+    with pytest.raises(click.UsageError, match="KUBECONFIG names /nowhere, which does not exist"):
+        find_kubeconfig({**home, "KUBECONFIG": "/nowhere"})
+
+
+def test_kubeconfig_is_not_looked_for_if_a_cluster_is_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.touch()
+    monkeypatch.setenv("KUBECONFIG", str(config))
+
+    assert make_input(None, *NAMES).kubeconfig == config
+    assert make_input(None, *NAMES, context="dev").context == "dev"
+    assert make_input(tmp_path, *NAMES).kubeconfig is None
+    assert make_input(None, *NAMES, in_cluster=True).kubeconfig is None
 
 
 def test_each_way_of_naming_makes_its_cluster(tmp_path: Path) -> None:

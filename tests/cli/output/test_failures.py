@@ -13,8 +13,9 @@ import pytest
 from haptic_trio.cli.exits import wants_json
 from haptic_trio.cli.inputs.files import replace_file
 from haptic_trio.cli.main import main
-from haptic_trio.cli.output.failures import failures_of
+from haptic_trio.cli.output.failures import failures_of, words_of
 from haptic_trio.errors import HapticError, Problem, ProblemsError
+from haptic_trio.k8s.errors import ForbiddenError
 from tests.cli.commands import invoke_cli, replace_in
 
 
@@ -178,3 +179,14 @@ def test_a_terminal_that_does_not_know_a_character_gets_its_escape(tmp_path: Pat
 
     assert (run.returncode, run.stderr) == (0, "")
     assert "\\u2713 example-is-served" in run.stdout
+
+
+def test_error_of_an_api_server_has_address_and_fix() -> None:
+    error = ForbiddenError("list services.v1", 'User "dev" cannot list resource "services"', status=403)
+    error.where = "API server https://10.0.0.1:6443 (context dev of /home/me/.kube/config)"
+
+    assert words_of(error) == (
+        "API server https://10.0.0.1:6443 (context dev of /home/me/.kube/config): list services.v1:"
+        ' User "dev" cannot list resource "services"'
+        " (grant it in a Role or ClusterRole of this user, or use other credentials)"
+    )

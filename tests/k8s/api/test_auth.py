@@ -236,3 +236,48 @@ async def test_changed_authority_file_replaces_the_trusted_authority(tmp_path: P
             ca_file.write_bytes(former)
             with pytest.raises(UnreachableError, match="certificate verify failed"):
                 await cluster.get(SERVICES, "default", "a")
+
+
+GOOD = """\
+current-context: dev
+contexts: [{name: dev, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: u, user: {token: x}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "context", "message"),
+    [
+        ("a: [1\nb: {", None, ":2:2: not valid YAML: expected ',' or ']', but got ':'"),
+        ("", None, ": not a kubeconfig, which has contexts, clusters and users"),
+        ("hello", None, ": not a kubeconfig, which has contexts, clusters and users"),
+        (GOOD, "prod", ": there is no context 'prod' (contexts: dev)"),
+        (GOOD.replace("current-context: dev", "current-context: prod"), None, ": there is no context 'prod'"),
+        (GOOD.replace("name: u,", "name: w,"), None, ": context dev: User u not found"),
+    ],
+)
+async def test_unusable_kubeconfig_is_reported_with_its_place_and_cause(
+    tmp_path: Path, text: str, context: str | None, message: str
+) -> None:
+    path = tmp_path / "config"
+    path.write_text(text)
+
+    with pytest.raises(CredentialsError) as raised:
+        await load_kubeconfig(path, context)
+
+    assert str(raised.value).startswith(f"{path}{message}")
+    assert str(raised.value).endswith("; compare with `kubectl config view`")
+
+
+async def test_error_of_the_server_has_its_address_and_the_context(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(GOOD)
+    cluster = ApiCluster(partial(load_kubeconfig, path), report=Reports(), pace=FAST)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(cluster.run)
+        with pytest.raises(UnreachableError) as raised:
+            await cluster.get(SERVICES, "default", "a")
+        nursery.cancel_scope.cancel()
+
+    assert raised.value.where == f"API server http://127.0.0.1:1 (context dev of {path})"
