@@ -138,9 +138,8 @@ def test_an_ingress_redirects_plain_http_only_for_its_own_hosts() -> None:
 
 @pytest.mark.parametrize("older", ["victim", "attacker"])
 def test_a_wildcard_redirects_no_host_of_an_older_ingress(cluster: Cluster, older: str) -> None:
-    younger = {"age": 30} if older == "attacker" else {}
     cluster.serve(
-        victim(rule(HOST, path("/", "web")), **younger),
+        victim(rule(HOST, path("/", "web")), age=30 if older == "attacker" else 1),
         evil(rule(WILDCARD, path("/", "web")), tls=secured(WILDCARD)),
         libraries=ALL,
         sslRedirect=True,

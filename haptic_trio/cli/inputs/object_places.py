@@ -13,7 +13,8 @@ from haptic_trio.cli.output.findings import Finding
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.kinds import CLUSTER_SCOPED
 from haptic_trio.k8s.manifests.files import is_manifest
-from haptic_trio.yaml.reader import DocumentError, read_nodes, split_documents
+from haptic_trio.yaml.documents import split_documents
+from haptic_trio.yaml.reader import DocumentError, read_nodes
 
 MOST_OBJECTS: Final = 500
 """Maximum number of objects that are searched: each costs reading its document again."""
