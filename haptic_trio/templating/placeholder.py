@@ -1,4 +1,4 @@
-"""The certificate for TLS clients that name no host with one, where the administrator has none for them.
+"""Placeholder certificate: for TLS clients whose host name has no certificate; an administrator may set another one.
 
 It proves nothing: its key is made from a constant, so that every replica has
 the same one, and everybody can have it. Without it HAProxy would show the

@@ -1,4 +1,4 @@
-"""The entries of the maps that route, as one route contributes to them.
+"""Map entries of one route: how requests find its backends.
 
 A key is a listener, a host name that route and listener share, and a path.
 Routes with a common key share one entry, which the oldest of them writes; the

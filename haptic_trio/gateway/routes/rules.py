@@ -60,7 +60,7 @@ class RuleFault(msgspec.Struct, frozen=True):
 
 
 class _MatchesAsked:
-    """Lookup aspect: the matches of each rule of a route, or its error. Expressions are analysed once for all askers."""
+    """Lookup aspect: the matches of each rule of a route, or its error. An expression is analysed once."""
 
     __slots__ = ("_identity", "_kind", "_known", "_route")
 

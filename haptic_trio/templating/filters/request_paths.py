@@ -1,4 +1,4 @@
-"""Spellings of request paths: what routes are looked up by, as the snippet `request-path` has HAProxy derive it.
+"""Normalised request paths: keys of the path maps, spelled as the snippet `request-path` makes HAProxy spell them.
 
 A path has two readings where it holds characters that only some applications
 take for separators: `%2F`, a backslash, `;`, an encoded `?` or `#`, and a dot

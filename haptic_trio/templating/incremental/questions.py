@@ -1,4 +1,4 @@
-"""Questions that a rendering asks, and questions about part of an answer.
+"""Questions: the recorded lookups of a rendering, and lookups of one part of an answer.
 
 A rendering that asked only for a part renders again only if that part changes.
 """

@@ -1,4 +1,4 @@
-"""Withheld objects: one of their fragments fails, so all of them use fallbacks of the same configuration.
+"""Withheld objects: when one fragment of an object fails, all its fragments use fallbacks from one configuration.
 
 The fragments still render from the current object, which decides when it is
 released, but that output is not used. Lookups of other fragments find the
