@@ -60,7 +60,7 @@ class RuleFault(msgspec.Struct, frozen=True):
 
 
 class _MatchesAsked:
-    """Lookup aspect: the matches of each rule of a route, or its error. An expression is analysed once."""
+    """Lookup aspect: the matches of each rule of a route, or its error. Expressions are analysed once for all."""
 
     __slots__ = ("_identity", "_kind", "_known", "_route")
 
@@ -138,7 +138,10 @@ def _matches(route: Resource, kind: RouteKind) -> Iterator[tuple[Match, ...] | s
             continue
         expressions += count
         try:
-            yield kind.matches(rule)
+            matches = kind.matches(rule)
+            for match in matches:
+                checked_size(conditions_text(match), MAX_CONDITIONS)
+            yield matches
         except GatewayObjectError as error:
             yield str(error)
 
@@ -154,14 +157,11 @@ def _checked(
 ) -> ServedRule:
     if isinstance(matches, str):
         raise GatewayObjectError(matches)
-    is_simple = _is_simple(rule)
-    if not is_simple:
+    if not _is_simple(rule):
         for owner in (rule, *items_of(rule, "backendRefs")):
             _check_filters(items_of(owner, "filters"))
         _check_mirrors(rule)
-    for match in matches:
-        checked_size(conditions_text(match), MAX_CONDITIONS)
-        if not is_simple:
+        for match in matches:
             rule_text(route, rule, match, kind, lookups)
     return ServedRule(number, rule, matches)
 
