@@ -25,6 +25,7 @@ from haptic_trio.config.checks.unused_snippets import find_unused_snippets
 from haptic_trio.config.load import LoadedConfig, locate_problem
 from haptic_trio.dataplane.binary import find_haproxy
 from haptic_trio.errors import Problem
+from haptic_trio.k8s.manifests.schemas import check_manifests
 from haptic_trio.k8s.resource import ref_of
 from haptic_trio.validation_tests.cases import find_cases
 from haptic_trio.validation_tests.gate import run_gate, suite_of
@@ -57,7 +58,7 @@ def validate(
 
     \b
     Checks, in this order:
-      manifests       each YAML document is a Kubernetes object
+      manifests       each YAML document is a Kubernetes object, with the fields and values of its kind
       configuration   fields, durations, JSONPaths, templates
       tests           its own tests pass (`haptic-trio test` also runs those that send requests)
       objects         each object can be rendered
@@ -74,8 +75,9 @@ def validate(
         tests = trio.run(_run_tests, snapshot.loaded, find_haproxy(source.haproxy))
         unused = find_unused(snapshot.loaded)
     rendered = outcome.findings if outcome is not None else ()
+    schemas = find(Area.MANIFESTS, check_manifests(snapshot.manifests))
     warnings = find(Area.CONFIGURATION, unused, is_warning=True)
-    findings = placed((*snapshot.findings, *warnings, *find(Area.TESTS, tests), *rendered), source)
+    findings = placed((*schemas, *snapshot.findings, *warnings, *find(Area.TESTS, tests), *rendered), source)
     report = Report(snapshot=snapshot, outcome=outcome, findings=findings)
     if output_format == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(to_json(report)), indent=2))

@@ -197,3 +197,30 @@ spec:
         paths:
           - {path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}
 """
+
+
+def test_manifests_are_checked_by_the_schema_of_their_kinds(manifests: Path, haproxy_binary: Path) -> None:
+    misspelt = BROKEN_INGRESS.replace("ingressClassName:", "ingressClassNam:")
+    (manifests / "broken.yaml").write_text(misspelt)
+    line = next(number for number, text in enumerate(misspelt.splitlines(), 1) if "ingressClassNam:" in text)
+
+    result = validate(manifests, haproxy_binary)
+
+    assert result.exit_code == 1
+    assert (
+        f"{manifests / 'broken.yaml'}:{line}: error: spec.ingressClassNam: unknown field\n"
+        "    object: Ingress default/broken\n    hint: did you mean `ingressClassName`?"
+    ) in result.stdout
+    assert "manifests:     1 problem" in result.stdout
+
+
+def test_snippet_that_nothing_includes_is_a_warning(tmp_path: Path, haproxy_binary: Path) -> None:
+    invoke_cli("new", tmp_path / "site")
+    config = tmp_path / "site" / "config.yaml"
+    text = config.read_text().replace("frontend-rules-served-by", "frontend-rule-served-by")
+    config.write_text("".join(line for line in text.splitlines(keepends=True) if "X-Served-By}" not in line))
+
+    result = validate(tmp_path / "site", haproxy_binary)
+
+    assert result.exit_code == 0, result.output
+    assert "config.yaml:20:7: warning: templateSnippets.frontend-rule-served-by: no template includes" in result.stdout

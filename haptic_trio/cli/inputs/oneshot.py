@@ -60,6 +60,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """None if the configuration is invalid or missing; the findings give the reason."""
     stores: Stores
     findings: tuple[Finding, ...]
+    manifests: tuple[Resource, ...] = ()
+    """All objects of a directory of manifests, watched or not."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +112,8 @@ async def read_snapshot(options: InputOptions) -> Snapshot:
     manifests = [
         finding for found in problems.values() for finding in find(Area.MANIFESTS, found, is_warning=is_warning)
     ]
-    return Snapshot(loaded=loaded, stores=stores, findings=(*manifests, *findings))
+    objects = cluster.objects() if isinstance(cluster, DirectoryCluster) else ()
+    return Snapshot(loaded=loaded, stores=stores, findings=(*manifests, *findings), manifests=objects)
 
 
 async def read_overlaid(options: InputOptions, changed: Path) -> Snapshot:

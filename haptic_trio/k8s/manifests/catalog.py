@@ -129,6 +129,10 @@ class Catalog:
         """Yield all objects of *resource_type*."""
         return iter(self._by_type.get(resource_type, {}).values())
 
+    def all(self) -> Iterator[Resource]:
+        """Yield all objects."""
+        return (one.resource for one in self._objects.values())
+
     def find(self, resource_type: ResourceType, namespace: str, name: str) -> Resource | None:
         """Return one object, or None."""
         return self._by_type.get(resource_type, {}).get((namespace, name))

@@ -128,6 +128,10 @@ class DirectoryCluster:
             raise NotFoundError(ResourceRef(resource_type.plural, namespace, name))
         return resource
 
+    def objects(self) -> tuple[Resource, ...]:
+        """Return all objects of the newest scan, of any kind."""
+        return tuple(self._catalog.all())
+
     def _check_root(self) -> None:
         try:
             if not self._root.is_dir():
