@@ -9,7 +9,7 @@ addresses that are due are retried together, and at most once in
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -27,6 +27,13 @@ LONGEST_PAUSE: Final = 900.0
 """Seconds before an address is retried: doubled from the first to the longest."""
 MOST_ADDRESSES: Final = 10_000
 """Limit of excluded addresses; further ones are only reported by the failed deployment."""
+
+_LISTENING: Final = ("httpPort", "httpsPort", "metricsPort", "passthroughPort")
+_FREE: Final = "stop the process that has the address, or change the setting; it is retried"
+_UNPRIVILEGED: Final = (
+    "give HAProxy the capability CAP_NET_BIND_SERVICE, lower the sysctl net.ipv4.ip_unprivileged_port_start, or use a"
+    " port from 1024"
+)
 
 _Address = tuple[str, int]
 _log = get_logger("ports")
@@ -50,12 +57,24 @@ class TakenPorts:
         self._taken: dict[_Address, _Taken] = {}
         self._last_retry = -math.inf
         self._changed = trio.Event()
+        self.settings: Mapping[int, str] = {}
+        """Settings of the configuration that make HAProxy listen on a port."""
 
     def report(self, error: PortsUnavailableError) -> None:
         """Exclude the addresses of *error* from now on, log them, and wake `wait`."""
         for address in self.note(error.addresses, trio.current_time()):
-            _log.warning("port unavailable", endpoint=error.endpoint, error=str(address))
+            self._log(address, error.endpoint)
         self._changed.set()
+
+    def _log(self, address: UnboundAddress, endpoint: str) -> None:
+        fields = {"address": f"{address.host}:{address.port}", "reason": address.reason, "endpoint": endpoint}
+        setting = self.settings.get(address.port)
+        if setting is None:
+            # The port of a Gateway's listener: its owner gets the condition `PortUnavailable`.
+            _log.warning("port unavailable", **fields)
+            return
+        fix = _UNPRIVILEGED if "ermission" in address.reason and address.port < 1024 else _FREE
+        _log.error("port unavailable: HAProxy cannot serve", **fields, setting=setting, fix=fix)
 
     async def wait(self) -> None:
         """Return after a `report`, or when `retry` is due."""
@@ -107,6 +126,12 @@ class TakenPorts:
         ]
 
 
+def listening_settings(context: Mapping[str, Any]) -> dict[int, str]:
+    """Return the settings in *context*, `templating.extraContext`, by the port that HAProxy listens on."""
+    names = [name for name in _LISTENING if isinstance(context.get(name), int) and context[name]]
+    return {context[name]: f"templating.extraContext.{name}" for name in reversed(names)}
+
+
 def _pause(failures: int) -> float:
     return min(FIRST_PAUSE * 2.0 ** min(failures - 1, 30), LONGEST_PAUSE)
 
@@ -116,13 +141,16 @@ async def run_taken_ports(
     store: Store | None,
     *,
     taken: TakenPorts,
+    settings: Mapping[int, str] | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Keep *store* equal to *taken* and send its changes, until cancelled.
 
     Without a store no template reads the addresses, and nothing is excluded.
-    Takes ownership of *changes*.
+    *settings* names the setting of a port in the log. Takes ownership of
+    *changes*.
     """
+    taken.settings = settings or {}
     with changes:
         if store is not None:
             store.replace(taken.objects())

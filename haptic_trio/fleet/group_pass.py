@@ -15,6 +15,7 @@ A failed operation is retried after its own delay and does not delay others.
 The code awaits only its effects, so tests can step through it.
 """
 
+import logging
 import math
 from collections.abc import Callable
 
@@ -203,7 +204,9 @@ class GroupPass:
         state = self._state
         now = self._effects.now()
         if record.state is not InstanceState.DELETING:
-            log.info("removing an instance", instance=record.id, reason=reason.value)
+            # A failed creation has been reported with its cause.
+            level = logging.DEBUG if reason is Reason.CREATE_FAILED else logging.INFO
+            log.log(level, "removing an instance", instance=record.id, reason=reason.value)
             if reason in _UNTIMELY and record.state is not InstanceState.PENDING:
                 state.note_death(record, now)
             record = replace(record, state=InstanceState.DELETING)

@@ -10,7 +10,7 @@ from haptic_trio.config.model import ReconcilerMode, StoreKind, ValidationMode
 from haptic_trio.dataplane.planner import Planner
 from haptic_trio.deployment.discovery import run_discovery
 from haptic_trio.deployment.drift import run_drift_monitor
-from haptic_trio.deployment.taken_ports import run_taken_ports
+from haptic_trio.deployment.taken_ports import listening_settings, run_taken_ports
 from haptic_trio.gateway.listeners.port_rules import TAKEN_PORTS
 from haptic_trio.k8s.on_demand import FETCH_ALLOWANCE
 from haptic_trio.messages import ConfigValidated, Reason, ReconcileTriggered
@@ -56,6 +56,7 @@ async def run_reconcile(
                 channels.changes_in.clone(),
                 components.stores.get(TAKEN_PORTS),
                 taken=process.retained.taken_ports,
+                settings=listening_settings(config.templating.extra_context),
             )
         )
         await nursery.start(

@@ -4,6 +4,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import structlog
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from haptic_trio.deployment.taken_ports import (
     LONGEST_PAUSE,
     MOST_ADDRESSES,
     TakenPorts,
+    listening_settings,
     run_taken_ports,
 )
 from haptic_trio.gateway.listeners.port_rules import TAKEN_PORTS
@@ -120,3 +122,22 @@ async def test_the_store_follows_and_its_changes_are_announced(
 
 def found(store: Store) -> list[Any]:
     return [entry["spec"]["port"] for entry in store.list()]
+
+
+async def test_port_of_a_setting_is_one_error_that_names_the_setting() -> None:
+    taken = TakenPorts()
+    taken.settings = listening_settings({"httpPort": 80, "httpsPort": 8443, "metricsPort": 0, "sslRedirectPort": 443})
+    denied = UnboundAddress("0.0.0.0", 80, "Permission denied")
+    errors = (address(8443, "127.0.0.1"), denied, address(9000))
+
+    with structlog.testing.capture_logs() as lines:
+        taken.report(PortsUnavailableError("local-1", errors))
+        taken.report(PortsUnavailableError("local-1", errors))
+
+    assert [(line["log_level"], line["address"], line.get("setting")) for line in lines] == [
+        ("error", "127.0.0.1:8443", "templating.extraContext.httpsPort"),
+        ("error", "0.0.0.0:80", "templating.extraContext.httpPort"),
+        ("warning", "0.0.0.0:9000", None),
+    ]
+    assert "change the setting" in lines[0]["fix"]
+    assert "CAP_NET_BIND_SERVICE" in lines[1]["fix"]
