@@ -311,7 +311,9 @@ async def _run_locked(
                     try:
                         addresses = await serving.start(serve_app, app, options.listen)
                     except* OSError as group:
-                        raise ListenError(f"cannot listen on {options.listen}: {_reason_of(group)}") from group
+                        raise ListenError(
+                            f"cannot listen on {options.listen}: {_reason_of(group)}; select another port with --listen"
+                        ) from group
                     log.info("health and metrics are served", addresses=addresses)
                     console.announce(addresses)
                     await serving.start(cluster.run)

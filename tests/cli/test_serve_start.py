@@ -59,7 +59,7 @@ async def test_taken_port_is_named_and_ends_it(options: ServeOptions) -> None:
             ended = await trio.run_process(command, capture_stderr=True, check=False)
     assert (ended.returncode, ended.stderr.decode()) == (
         2,
-        f"error: cannot listen on {address}: Address already in use\n",
+        f"error: cannot listen on {address}: Address already in use; select another port with --listen\n",
     )
 
 
