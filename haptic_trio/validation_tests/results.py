@@ -3,10 +3,14 @@
 import difflib
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
 from haptic_trio.errors import Problem
+
+RENDER_FAILS: Final = "the render fails: "
+"""Beginning of the message of each assertion about a render that failed."""
 
 
 class Verdict(StrEnum):
@@ -66,16 +70,19 @@ def count(cases: Iterable[CaseResult], verdict: Verdict) -> int:
 
 
 def problems_of(cases: Iterable[CaseResult]) -> Iterator[Problem]:
-    """Yield a problem for each failed assertion."""
+    """Yield a problem for each failed assertion; a failed render of a test, which fails all of them, only once."""
     for case in cases:
+        described = f" ({case.description.rstrip('.')})" if case.description else ""
+        faults: set[str] = set()
         for one in case.checked:
-            if one.verdict is Verdict.FAILED:
+            fault = one.message.removeprefix(RENDER_FAILS)
+            if one.verdict is Verdict.FAILED and not (fault in faults and one.message.startswith(RENDER_FAILS)):
+                faults.add(fault)
                 yield Problem(
-                    message=f"the test {case.name!r} fails: {one.title}: {one.message}",
+                    message=f"the test {case.name!r}{described} fails: {one.title}: {one.message}",
                     source=one.source or case.source,
                     line=one.line or case.line,
                     path=f"validationTests.{case.name}.assertions[{one.index}]",
-                    hint=case.description,
                     excerpt=one.diff,
                 )
 

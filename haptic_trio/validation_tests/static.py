@@ -29,7 +29,7 @@ from haptic_trio.haproxy.config.maps import parse_map_file
 from haptic_trio.haproxy.plan.capabilities import capabilities_of
 from haptic_trio.haproxy.plan.plan import make_plan
 from haptic_trio.jsonpath import compile_path
-from haptic_trio.validation_tests.results import text_diff
+from haptic_trio.validation_tests.results import RENDER_FAILS, text_diff
 from haptic_trio.validation_tests.test_rendering import Scene, Staged
 
 _MOST_NAMED = 12
@@ -240,7 +240,7 @@ def _find_all(assertion: Contains | NotContains | MatchCount, text: str) -> list
 def _text(scene: Scene, target: str, section: str = "") -> str:
     """Return the target of the assertion; raises `_Absent`."""
     if scene.rendered is None:
-        raise _Absent(f"the render fails: {describe_problems(scene.problems)}")
+        raise _Absent(f"{RENDER_FAILS}{describe_problems(scene.problems)}")
     path = _path_of(scene, target)
     if path is None:
         raise _Absent(f"no file {target!r}{_named(sorted(scene.rendered.texts))}")

@@ -200,7 +200,7 @@ def test_validate_runs_the_tests_too(site: Path) -> None:
     result = invoke_cli("validate", "--manifests", site)
 
     assert result.exit_code == 1
-    assert "the test 'web' fails: host.map is as expected: host.map differs" in result.stdout
+    assert "the test 'web' (One site) fails: host.map is as expected: host.map differs" in result.stdout
     assert "tests:         1 problem" in result.stdout
 
     replace_in(site / "config.yaml", "old.example.com old", "web.example.com web")

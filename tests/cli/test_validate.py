@@ -224,3 +224,13 @@ def test_snippet_that_nothing_includes_is_a_warning(tmp_path: Path, haproxy_bina
 
     assert result.exit_code == 0, result.output
     assert "config.yaml:20:7: warning: templateSnippets.frontend-rule-served-by: no template includes" in result.stdout
+
+
+def test_config_map_in_an_unreadable_file_is_not_called_missing_alone(manifests: Path, haproxy_binary: Path) -> None:
+    config = manifests / "config.yaml"
+    config.write_text(f"a: [\n{config.read_text()}")
+
+    output = validate(manifests, haproxy_binary).stdout
+
+    assert f"{config}:" in output
+    assert "hint: correct the files first: it may be in one of them" in output

@@ -1,6 +1,6 @@
 """One snapshot of a cluster and one render of it, for `render`, `validate`, `diff` and `explain`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -39,6 +39,7 @@ from haptic_trio.stages.gc_tuning import Collections
 from haptic_trio.stages.process import ConfigSource
 from haptic_trio.stages.watch_resources import selection_of
 
+NOT_FOUND: Final = "not found"
 READ_LIMIT = 60.0
 """Seconds that reading the cluster may take."""
 _COLLECTIONS: Final = Collections(wanted=True)
@@ -103,7 +104,7 @@ async def read_snapshot(options: InputOptions) -> Snapshot:
         try:
             loaded = await _load(cluster, options.source)
         except ProblemsError as exc:
-            findings = find(Area.CONFIGURATION, exc.problems)
+            findings = find(Area.CONFIGURATION, [_unread(problem, problems) for problem in exc.problems])
         if loaded is not None:
             stores = await _fill_stores(cluster, loaded.config, problems)
         nursery.cancel_scope.cancel(reason="everything has been read")
@@ -114,6 +115,13 @@ async def read_snapshot(options: InputOptions) -> Snapshot:
     ]
     objects = cluster.objects() if isinstance(cluster, DirectoryCluster) else ()
     return Snapshot(loaded=loaded, stores=stores, findings=(*manifests, *findings), manifests=objects)
+
+
+def _unread(problem: Problem, manifests: Mapping[str, tuple[Problem, ...]]) -> Problem:
+    """Return *problem*; a ConfigMap that is not found may be in a file of *manifests* that cannot be read."""
+    if problem.message != NOT_FOUND or not any(manifests.values()):
+        return problem
+    return msgspec.structs.replace(problem, hint="correct the files first: it may be in one of them")
 
 
 async def read_overlaid(options: InputOptions, changed: Path) -> Snapshot:
@@ -181,7 +189,7 @@ async def _load_overlaid(above: Client, below: Client, source: ConfigSource) -> 
         raise ProblemsError(
             [
                 Problem(
-                    message="not found",
+                    message=NOT_FOUND,
                     source=f"ConfigMap {source.namespace}/{source.config_map}",
                     hint="add it to the manifests, or select another one with --namespace and --config-map",
                 )

@@ -138,7 +138,10 @@ def _is_list(data: Any) -> bool:
 
 def _check_object(data: Any) -> None:
     if not isinstance(data, dict):
-        raise ObjectError("is no object", hint="a manifest begins with apiVersion, kind and metadata")
+        found = "a list" if isinstance(data, list) else f"the {type(data).__name__} {str(data)[:40]!r}"
+        raise ObjectError(
+            f"expected an object, found {found}", hint="a manifest begins with apiVersion, kind and metadata"
+        )
     for field, example in (("apiVersion", "networking.k8s.io/v1"), ("kind", "Ingress")):
         if not isinstance(data.get(field), str) or not data[field]:
             raise ObjectError(f"{field} is missing or no text", hint=f"write, for instance, {field}: {example}")
