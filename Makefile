@@ -14,7 +14,7 @@ VERSIONS ?= 2.8 3.0 3.2 3.4
 # Where it is set, as in many containers, each worker would compile all test modules again: 10 s of CPU time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test-unit test test-crashes test-chaos soak test-deep test-haproxy test-cluster conformance image chart-golden lint format bench bench-cluster bench-sync lock docs clean
+.PHONY: help demo test-unit test test-crashes test-chaos soak test-deep test-haproxy test-cluster conformance image chart-golden lint format bench bench-cluster bench-requests bench-sync lock docs clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -104,6 +104,9 @@ format: $(STAMP)  ## format and apply the linters' safe fixes
 
 bench: $(STAMP)  ## measure how long changes take to reach traffic (VERSION=3.4 takes that HAProxy; ARGS goes to the bench)
 	@$(BIN)/python -m tools.bench.run --json bench/results/figures.json $(if $(VERSION),--version $(VERSION)) $(ARGS)
+
+bench-requests: $(STAMP)  ## measure what a request costs HAProxy, for each kind of route (VERSION=3.4 takes that HAProxy)
+	@$(BIN)/python -m tools.bench.requests.command $(if $(VERSION),--version $(VERSION)) $(ARGS)
 
 bench-cluster: $(STAMP)  ## measure on a real Kubernetes control plane (needs root, Go)
 	@$(BIN)/python -m tests.cluster.binaries >/dev/null

@@ -1,8 +1,9 @@
 """Puts measured figures into docs/performance.md, between the lines that say where.
 
-python -m tools.bench.page [--figures FILE …] [--sync FILE] [--profile FILE]
+python -m tools.bench.page [--figures FILE …] [--sync FILE] [--profile FILE] [--requests FILE]
 
-FILE is what `--json` has written: of `make bench`, of `make bench-sync`, and of a run with `--profile`.
+FILE is what `--json` has written: of `make bench`, of `make bench-sync`, of a run with `--profile`, and of `make
+bench-requests`.
 """
 
 import json
@@ -12,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
+
+from tools.bench.requests.table import RequestMeasured, table_lines
 
 PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
 PROFILED = ("endpoint change", "new Ingress", "ConfigMap change, to traffic")
@@ -22,7 +26,8 @@ Data = Any
 @click.option("--figures", multiple=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--sync", type=click.Path(exists=True, path_type=Path))
 @click.option("--profile", type=click.Path(exists=True, path_type=Path))
-def main(figures: Sequence[Path], sync: Path | None, profile: Path | None) -> None:
+@click.option("--requests", multiple=True, type=click.Path(exists=True, path_type=Path))
+def main(figures: Sequence[Path], sync: Path | None, profile: Path | None, requests: Sequence[Path]) -> None:
     text = PAGE.read_text()
     if figures:
         text = put(text, "figures", "\n".join(line for path in figures for line in figure_lines(read(path))))
@@ -30,6 +35,8 @@ def main(figures: Sequence[Path], sync: Path | None, profile: Path | None) -> No
         text = put(text, "sync", "\n".join(sync_lines(read(sync))))
     if profile is not None:
         text = put(text, "profile", "\n".join(profile_lines(read(profile))))
+    if requests:
+        text = put(text, "requests", "\n".join(line for path in requests for line in request_lines(path)))
     PAGE.write_text(text)
 
 
@@ -43,6 +50,13 @@ def put(text: str, name: str, content: str) -> str:
     begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
     return pattern.sub(lambda _match: f"{begin}\n{content}\n{end}", text, count=1)
+
+
+def request_lines(path: Path) -> Iterator[str]:
+    """Yield the tables of requests of one HAProxy."""
+    measured = msgspec.json.decode(path.read_bytes(), type=RequestMeasured)
+    yield f"\n### Requests, HAProxy {measured.haproxy}\n"
+    yield from table_lines(measured)
 
 
 def figure_lines(measured: Data) -> Iterator[str]:
