@@ -136,6 +136,7 @@ def test_an_ingress_redirects_plain_http_only_for_its_own_hosts() -> None:
     assert files["maps/tls-host.map"].split() == ["e.org", "yes"]
 
 
+@pytest.mark.haproxy
 @pytest.mark.parametrize("older", ["victim", "attacker"])
 def test_a_wildcard_redirects_no_host_of_an_older_ingress(cluster: Cluster, older: str) -> None:
     cluster.serve(
