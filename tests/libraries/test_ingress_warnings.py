@@ -117,6 +117,21 @@ def test_a_missing_service_or_port_has_a_warning_until_it_exists() -> None:
     assert site.warnings == []
 
 
+def test_endpoints_with_another_port_name_are_named() -> None:
+    web = ingress("web", rule(HOST, path("/", "named")))
+    site = Site(web, service("named", {"name": "http", "port": 80}))
+    site.put(endpoint_slice("named", endpoint("10.0.0.1"), ports={"web": 80, "": 81}))
+
+    assert site.warnings == [
+        (
+            "Ingress default/web: NoEndpoints: the Service default/named has no ready endpoint"
+            f" (its EndpointSlices have the ports web, unnamed, the Service has http){UNSERVED}"
+        )
+    ]
+    site.put(endpoint_slice("named", endpoint("10.0.0.1"), ports={"http": 80}))
+    assert site.warnings == []
+
+
 def test_missing_endpoints_of_an_annotated_ingress_have_a_warning() -> None:
     own = ingress(
         "own", rule(HOST, path("/", "idle")), annotations={"nginx.ingress.kubernetes.io/proxy-read-timeout": "5"}
