@@ -1,6 +1,7 @@
 """Structured logging: one configuration for the process, loggers by component name."""
 
 import logging
+import os
 import sys
 from typing import Literal, TextIO
 
@@ -23,13 +24,20 @@ def configure_logs(log_format: LogFormat = "console", level: str = "info", *, st
     else:
         # The default formatter prints local variables, which may hold Secrets.
         plain = structlog.dev.plain_traceback
-        shared.append(structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=plain))
+        shared.append(structlog.dev.ConsoleRenderer(colors=_has_colours(stream), exception_formatter=plain))
     structlog.configure(
         processors=shared,
         logger_factory=structlog.PrintLoggerFactory(stream),
         cache_logger_on_first_use=False,
     )
     set_level(level)
+
+
+def _has_colours(stream: TextIO) -> bool:
+    """Whether lines for *stream* are coloured: on terminals, unless `NO_COLOR` or `FORCE_COLOR` is set."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or stream.isatty()
 
 
 def set_level(level: str) -> None:

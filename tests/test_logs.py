@@ -33,7 +33,10 @@ def test_json_line_carries_component_level_time_and_values(stream: io.StringIO) 
     }
 
 
-def test_console_line_has_the_same_fields_without_colours_outside_a_terminal(stream: io.StringIO) -> None:
+def test_console_line_has_the_same_fields_without_colours_outside_a_terminal(
+    stream: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
     configure_logs("console", stream=stream)
 
     get_logger("deployer").warning("instance failed", endpoint="local-1")
@@ -43,6 +46,38 @@ def test_console_line_has_the_same_fields_without_colours_outside_a_terminal(str
     assert "component=deployer" in line
     assert "endpoint=local-1" in line
     assert "\x1b" not in line
+
+
+class Terminal(io.StringIO):
+    """A stream that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream_type", "environment", "is_coloured"),
+    [
+        (Terminal, {}, True),
+        (Terminal, {"NO_COLOR": "1"}, False),
+        (io.StringIO, {"FORCE_COLOR": "1"}, True),
+        (io.StringIO, {"NO_COLOR": "1", "FORCE_COLOR": "1"}, False),
+    ],
+)
+def test_colours_follow_the_terminal_and_the_environment(
+    stream_type: type[io.StringIO], environment: dict[str, str], is_coloured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    stream = stream_type()
+    configure_logs("console", stream=stream)
+
+    get_logger("x").warning("text")
+
+    structlog.reset_defaults()
+    assert ("\x1b" in stream.getvalue()) is is_coloured
 
 
 @pytest.mark.parametrize("level", ["debug", "info", "warning", "error"])
