@@ -1,7 +1,7 @@
 """Contract of an endpoint: the operations that deployment needs from one HAProxy."""
 
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -122,6 +122,21 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds from the start until the running generation was known."""
     planned: float = 0.0
     """Seconds from the start until the plan was made."""
+
+
+@runtime_checkable
+class ReplacesProcess(Protocol):
+    """An endpoint whose former process can be changed while `Endpoint.activate` replaces it."""
+
+    async def patch_former(self, running: Generation, generation: Generation, plan: Plan) -> None:
+        """Apply *plan* to the process that `activate` is about to replace, and that runs *running*.
+
+        To be called while `activate` runs. The new process runs what
+        `activate` was called with, without this change. If the load is
+        rejected, the former process goes on with it. Raises EndpointError if
+        the process has been replaced already, or if the change is not applied.
+        """
+        ...
 
 
 class Endpoint(Protocol):

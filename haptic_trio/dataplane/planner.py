@@ -8,7 +8,7 @@ import trio
 
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.capabilities import NEWEST, Capabilities
-from haptic_trio.haproxy.plan.kept_servers import keep_servers
+from haptic_trio.haproxy.plan.kept_servers import keep_servers, move_servers
 from haptic_trio.haproxy.plan.operations import Plan
 from haptic_trio.haproxy.plan.plan import make_plan
 from haptic_trio.haproxy.plan.split import SplitPlan, is_near, split_plan
@@ -78,6 +78,22 @@ class Planner:
         """Return `keep_servers` of the arguments; safe to cancel."""
         async with self._turn:
             return await self._run(partial(keep_servers, valid, rejected))
+
+    async def follow(
+        self, running: Generation, before: Generation, after: Generation, capabilities: Capabilities
+    ) -> SplitPlan:
+        """Return how a process with *running* gets the servers that differ between *before* and *after*.
+
+        The result has no reasons. Safe to cancel.
+        """
+        if is_near(before, after):
+            moved = move_servers(running, before, after)
+        else:
+            async with self._turn:
+                moved = await self._run(partial(move_servers, running, before, after))
+        if moved is running:
+            return SplitPlan(None, (), ())
+        return (await self.split(running, moved, capabilities))._replace(reasons=())
 
     async def is_only_data(self, valid: Generation, prepared: Generation) -> bool:
         """Whether some supported HAProxy version applies all changes from *valid* to *prepared* without a reload."""

@@ -5,6 +5,9 @@ remaining changes need a reload, it follows. If HAProxy rejects that reload,
 the changes that were applied before it are rolled back.
 """
 
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
 import trio
 
 from haptic_trio.dataplane.endpoint import (
@@ -14,13 +17,19 @@ from haptic_trio.dataplane.endpoint import (
     EndpointError,
     PatchRejectedError,
     PortsUnavailableError,
+    ReplacesProcess,
     Survey,
     SyncResult,
 )
 from haptic_trio.dataplane.planner import Planner
+from haptic_trio.errors import HapticError
 from haptic_trio.haproxy.model import Generation
+from haptic_trio.haproxy.plan.capabilities import Capabilities
 from haptic_trio.haproxy.plan.operations import Plan
 from haptic_trio.haproxy.plan.split import SplitPlan
+
+WaitNewer: TypeAlias = Callable[[Generation], Awaitable[Generation]]
+"""Returns the newest generation for an endpoint once it is not the argument."""
 
 
 async def sync_endpoint(
@@ -30,6 +39,7 @@ async def sync_endpoint(
     verify: bool = False,
     may_reload: bool = True,
     planner: Planner | None = None,
+    wait_newer: WaitNewer | None = None,
 ) -> SyncResult:
     """Deploy *desired* to *endpoint*, without a reload as far as possible.
 
@@ -39,6 +49,10 @@ async def sync_endpoint(
     is among the reasons. Without *may_reload* changes that need a reload are
     held back, unless the running generation is unknown. Deployments that share
     a *planner* share plans. Raises EndpointError.
+
+    While HAProxy reloads, the process that still serves gets the servers of the
+    generations that *wait_newer* returns. The new process does not have them;
+    the caller deploys that generation afterwards.
     """
     planner = planner or Planner()
     began = trio.current_time()
@@ -62,7 +76,8 @@ async def sync_endpoint(
     if reasons and not (may_reload or must_reload):
         reasons, held = (), reasons
     if reasons:
-        await _activate(endpoint, desired, running, effective, planner)
+        former = _FormerProcess(endpoint, effective or running, survey.capabilities, planner)
+        await _activate(former, desired, running, wait_newer, is_patched=effective is not None)
     if reasons and report.reasons:
         # Differences that remain after the reload are permanent; this call records them.
         await endpoint.repair()
@@ -87,31 +102,67 @@ async def _split(survey: Survey, desired: Generation, planner: Planner) -> Split
     return await planner.split(running, desired, survey.capabilities)
 
 
+class _FormerProcess:
+    """The process of *endpoint*, with *running*, while another one replaces it."""
+
+    def __init__(
+        self, endpoint: Endpoint, running: Generation | None, capabilities: Capabilities, planner: Planner
+    ) -> None:
+        self.endpoint = endpoint
+        self.running = running
+        self.planner = planner
+        self._capabilities = capabilities
+
+    async def follow(self, desired: Generation, wait_newer: WaitNewer) -> None:
+        """Move its servers as they move from *desired* on; ends when the process is replaced or fails."""
+        if not isinstance(self.endpoint, ReplacesProcess):
+            return
+        before = seen = desired
+        while self.running is not None:
+            seen = await wait_newer(seen)
+            split = await self.planner.follow(self.running, before, seen, self._capabilities)
+            if split.effective is not None:
+                try:
+                    await self.endpoint.patch_former(self.running, split.effective, Plan(operations=split.operations))
+                except PatchRejectedError:
+                    # The replacement has not begun yet, or is over. The next change includes this one.
+                    continue
+                except EndpointError:
+                    return
+                self.running = split.effective
+            before = seen
+
+
 async def _activate(
-    endpoint: Endpoint,
+    former: _FormerProcess,
     desired: Generation,
     running: Generation | None,
-    effective: Generation | None,
-    planner: Planner,
+    wait_newer: WaitNewer | None,
+    *,
+    is_patched: bool,
 ) -> None:
-    """Activate *desired*; if it is rejected, roll back from the patched *effective* to *running*."""
-    try:
-        await endpoint.activate(desired)
-    except DeploymentRejectedError as exc:
-        if running is None or effective is None:
-            raise
-        rejection = exc
-    else:
+    """Activate *desired*; if it is rejected, roll a process that was patched back to *running*."""
+    failure: Exception | None = None
+    async with trio.open_nursery() as following:
+        if wait_newer is not None:
+            following.start_soon(former.follow, desired, wait_newer)
+        try:
+            await former.endpoint.activate(desired)
+        except (HapticError, OSError) as exc:
+            failure = exc
+        following.cancel_scope.cancel(reason="the process has been replaced, or stays")
+    if failure is None:
         return
-    await _roll_back(endpoint, effective, running, rejection, planner)
-    raise rejection
+    if isinstance(failure, DeploymentRejectedError) and running is not None and is_patched:
+        await _roll_back(former, running, failure)
+    raise failure
 
 
-async def _roll_back(
-    endpoint: Endpoint, effective: Generation, running: Generation, rejection: EndpointError, planner: Planner
-) -> None:
+async def _roll_back(former: _FormerProcess, running: Generation, rejection: EndpointError) -> None:
+    endpoint, present = former.endpoint, former.running
+    assert present is not None
     capabilities = (await endpoint.describe()).capabilities
-    plan = await planner.plan(effective, running, capabilities)
+    plan = await former.planner.plan(present, running, capabilities)
     try:
         if plan.reloads or not await _is_patched(endpoint, running, plan):
             await endpoint.activate(running)

@@ -6,6 +6,7 @@ delay the others.
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from math import inf
 from typing import Protocol
 
@@ -15,6 +16,7 @@ import trio
 from haptic_trio.cancellation import finish_despite_cancel
 from haptic_trio.channels import CycleEvent, EventBuffer, Latest
 from haptic_trio.dataplane.endpoint import Endpoint, EndpointTimeoutError, PortsUnavailableError, SyncResult
+from haptic_trio.dataplane.sync import WaitNewer
 from haptic_trio.deployment.rounds import Rounds, Target
 from haptic_trio.deployment.verification import Verification
 from haptic_trio.errors import HapticError
@@ -41,7 +43,14 @@ class SyncEndpoint(Protocol):
     """Brings an endpoint to a generation; see `haptic_trio.dataplane.sync`."""
 
     async def __call__(
-        self, endpoint: Endpoint, desired: Generation, /, *, verify: bool, may_reload: bool
+        self,
+        endpoint: Endpoint,
+        desired: Generation,
+        /,
+        *,
+        verify: bool,
+        may_reload: bool,
+        wait_newer: WaitNewer,
     ) -> SyncResult: ...
 
 
@@ -135,6 +144,7 @@ async def run_deployer(
                 )
                 await complete(rounds.begin(deployment, trio.current_time()))
                 for name in names:
+                    syncs.announce(name, deployment.generation)
                     queue.add(name)
                 # One worker for each endpoint, so that no endpoint waits for the timeout of another.
                 wanted = min(len(rounds.names), max_parallel or inf)
@@ -167,18 +177,29 @@ async def _run_queue(
 
 
 class _Syncs:
-    """Deployments to single endpoints, and which of them verify."""
+    """Deployments to single endpoints: which of them verify, and the newest generation for each."""
 
     def __init__(self, sync: SyncEndpoint, interval: float, verification: Verification) -> None:
         self._sync = sync
         self._interval = interval
         self._verification = verification
+        self._newest: dict[str, Latest[Generation]] = {}
+
+    def announce(self, name: str, generation: Generation) -> None:
+        """Record the newest generation for endpoint *name*: a process that is being replaced gets its servers."""
+        self._newest.setdefault(name, Latest()).put(generation)
 
     async def deploy(self, endpoint: Endpoint, deployment: DeploymentScheduled) -> SyncResult:
         """Deploy the generation of *deployment* to *endpoint*; verify the process first if that is due."""
         began = trio.current_time()
         verify = self._verification.is_due(endpoint, began, self._interval)
-        result = await self._sync(endpoint, deployment.generation, verify=verify, may_reload=deployment.may_reload)
+        result = await self._sync(
+            endpoint,
+            deployment.generation,
+            verify=verify,
+            may_reload=deployment.may_reload,
+            wait_newer=partial(_wait_newer, self._newest[endpoint.name]),
+        )
         if verify:
             self._verification.record(endpoint, began)
         return result
@@ -186,6 +207,15 @@ class _Syncs:
     def forget(self, name: str) -> None:
         """Forget the lost endpoint *name*."""
         self._verification.forget(name)
+        self._newest.pop(name, None)
+
+
+async def _wait_newer(newest: Latest[Generation], known: Generation) -> Generation:
+    seen = 0
+    while True:
+        seen, generation = await newest.wait_newer(seen)
+        if generation is not known:
+            return generation
 
 
 def _publish_standing(completed: Latest[DeploymentCompleted], rounds: Rounds) -> None:

@@ -155,3 +155,16 @@ async def test_comparison_of_a_cancelled_caller_is_made_for_the_next_one(monkeyp
 async def cancel_when(event: threading.Event, scope: trio.CancelScope) -> None:
     await trio.to_thread.run_sync(event.wait, 30)
     scope.cancel()
+
+
+async def test_servers_that_moved_are_taken_over_alone(recorder: Recorder) -> None:
+    """*ONE* runs; from *TWO*, which replaces it, to the newest generation every server moves."""
+    newest = site(2, address="10.0.0.2")
+
+    split = await Planner().follow(ONE, TWO, newest, NEWEST)
+
+    assert split.effective == MOVED
+    assert len(split.operations) == SECTIONS
+    assert split.reasons == ()
+    assert recorder.is_off_the_loop
+    assert await Planner().follow(ONE, TWO, TWO, NEWEST) == SplitPlan(None, (), ())

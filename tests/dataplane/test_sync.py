@@ -1,6 +1,7 @@
 """Which way a deployment takes."""
 
 import pytest
+import trio
 
 from haptic_trio.dataplane.endpoint import (
     DeploymentRejectedError,
@@ -190,3 +191,68 @@ async def test_drift_that_needs_a_load_is_loaded_and_compared_again() -> None:
     result = await sync_endpoint(endpoint, forwarding(1, 3), verify=True)
     assert endpoint.calls == ["repair", "activate", "repair"]
     assert result.reasons == ("drift: backend app removed",)
+
+
+class ReplacedEndpoint(FakeEndpoint):
+    """Changes its former process: the calls named in *fail* by number raise, and `activate` waits for the others."""
+
+    def __init__(self, running: Generation, fail: dict[int, Exception], **errors: Exception) -> None:
+        super().__init__(running, **errors)
+        self.former: list[tuple[str, str]] = []
+        """Addresses of the server before and after each change."""
+        self.number = 0
+        self.done = trio.Event()
+        self._fail_former = fail
+
+    async def activate(self, generation: Generation) -> None:
+        await self.done.wait()
+        await super().activate(generation)
+
+    async def patch_former(self, running: Generation, generation: Generation, plan: Plan) -> None:
+        self.number += 1
+        if self.number in self._fail_former:
+            raise self._fail_former[self.number]
+        assert plan.operations
+        self.former.append((address_of(running), address_of(generation)))
+
+
+def address_of(generation: Generation) -> str:
+    """Return the address of the only server."""
+    return generation.text.split("server one ")[1].split()[0]
+
+
+async def follow(endpoint: ReplacedEndpoint, *newer: Generation) -> None:
+    """Deploy `mixed(2)` while *newer* generations arrive, each once the one before is taken in."""
+    waiting = list(newer)
+
+    async def wait_newer(known: Generation) -> Generation:
+        if not waiting:
+            endpoint.done.set()
+            await trio.sleep_forever()
+        return waiting.pop(0)
+
+    await sync_endpoint(endpoint, mixed(2), wait_newer=wait_newer)
+
+
+async def test_former_process_gets_the_servers_of_newer_generations() -> None:
+    endpoint = ReplacedEndpoint(forwarding(1, 2), {})
+    await follow(endpoint, mixed(3), mixed(4))
+    assert endpoint.former == [("127.0.0.1:2", "127.0.0.1:3"), ("127.0.0.1:3", "127.0.0.1:4")]
+    assert endpoint.running == mixed(2)
+
+
+async def test_change_before_the_replacement_has_begun_is_part_of_the_next_one() -> None:
+    endpoint = ReplacedEndpoint(forwarding(1, 2), {1: PatchRejectedError("fake-1", "not yet")})
+    await follow(endpoint, mixed(3), mixed(3), mixed(4))
+    assert endpoint.former == [("127.0.0.1:2", "127.0.0.1:3"), ("127.0.0.1:3", "127.0.0.1:4")]
+
+
+async def test_rejected_reload_begins_its_rollback_from_the_moved_servers() -> None:
+    """The runtime part of the rejected generation, port 2, was applied before; then the server moved to port 4."""
+    running = forwarding(1, 1)
+    endpoint = ReplacedEndpoint(running, {}, activate=DeploymentRejectedError("fake-1", "no room"))
+    with pytest.raises(DeploymentRejectedError, match="no room"):
+        await follow(endpoint, mixed(4))
+    assert endpoint.former == [("127.0.0.1:2", "127.0.0.1:4")]
+    assert endpoint.calls == ["patch", "activate", "patch"]
+    assert endpoint.running == running

@@ -6,8 +6,10 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from haptic_trio.channels import CycleEvent, EventBuffer, Latest
-from haptic_trio.dataplane.endpoint import PortsUnavailableError
-from haptic_trio.deployment.deployer import run_deployer
+from haptic_trio.dataplane.endpoint import Endpoint, PortsUnavailableError, SyncResult
+from haptic_trio.dataplane.sync import WaitNewer
+from haptic_trio.deployment.deployer import SyncEndpoint, run_deployer
+from haptic_trio.haproxy.model import Generation
 from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
     DeploymentCompleted,
@@ -34,7 +36,14 @@ class Rig:
         self.events = EventBuffer()
         self.pulse = Pulse("deployer", 100)
 
-    async def start(self, nursery: trio.Nursery, *, max_parallel: int = 0, drain_timeout: float = 5) -> None:
+    async def start(
+        self,
+        nursery: trio.Nursery,
+        *,
+        max_parallel: int = 0,
+        drain_timeout: float = 5,
+        sync: SyncEndpoint = sync_in_memory,
+    ) -> None:
         await nursery.start(
             partial(
                 run_deployer,
@@ -42,7 +51,7 @@ class Rig:
                 self._cycles_in,
                 self.completed,
                 self.endpoints,
-                sync=sync_in_memory,
+                sync=sync,
                 deployment_timeout=30,
                 drain_timeout=drain_timeout,
                 max_parallel=max_parallel,
@@ -335,3 +344,28 @@ async def test_drift_that_a_verification_finds_is_reported(rig: Rig, nursery: tr
 
     [reported] = [fact for fact in rig.recorded() if isinstance(fact, DriftRepaired)]
     assert (reported.correlation, reported.endpoint, reported.found) == ("d", "a", {"server": 2})
+
+
+async def test_deployment_in_progress_learns_of_newer_generations(rig: Rig, nursery: trio.Nursery) -> None:
+    deployed: list[str] = []
+    newer: list[Generation] = []
+
+    async def sync(
+        endpoint: Endpoint, desired: Generation, *, verify: bool, may_reload: bool, wait_newer: WaitNewer
+    ) -> SyncResult:
+        while not deployed and len(newer) < 2:
+            newer.append(await wait_newer(newer[-1] if newer else desired))
+        deployed.append(desired.text.strip("# \n"))
+        return SyncResult(endpoint=endpoint.name, changed=True, reloaded=False)
+
+    await rig.start(nursery, sync=sync)
+    endpoint = MemoryEndpoint("e1")
+    await rig.deploy("one", endpoint)
+    await wait_all_tasks_blocked()
+    for name in ("two", "three"):
+        await rig.deploy(name, endpoint)
+        await wait_all_tasks_blocked()
+
+    assert newer == [generation("two"), generation("three")]
+    # The deployment in progress does not count for the newer ones: the newest follows it.
+    assert deployed == ["one", "three"]

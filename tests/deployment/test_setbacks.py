@@ -10,6 +10,7 @@ from trio.testing import MockClock
 
 from haptic_trio.channels import CycleEvent, EventBuffer, Latest
 from haptic_trio.dataplane.endpoint import DeploymentRejectedError, Endpoint, SyncResult
+from haptic_trio.dataplane.sync import WaitNewer
 from haptic_trio.deployment.deployer import run_deployer
 from haptic_trio.deployment.rounds import FIRST_PAUSE, LONGEST_PAUSE, Rounds
 from haptic_trio.deployment.schedule import Schedule
@@ -91,7 +92,16 @@ class Rig:
     async def add_data(self, _valid: Generation, prepared: Generation) -> Generation:
         return prepared
 
-    async def sync(self, endpoint: Endpoint, desired: Generation, /, *, verify: bool, may_reload: bool) -> SyncResult:
+    async def sync(
+        self,
+        endpoint: Endpoint,
+        desired: Generation,
+        /,
+        *,
+        verify: bool,
+        may_reload: bool,
+        wait_newer: WaitNewer,
+    ) -> SyncResult:
         structure = desired.text.strip("# \n").split()[0]
         await trio.sleep(0.01)
         wants = structure != self.running[endpoint.name]

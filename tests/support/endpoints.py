@@ -13,6 +13,7 @@ from haptic_trio.dataplane.endpoint import (
     Survey,
     SyncResult,
 )
+from haptic_trio.dataplane.sync import WaitNewer
 from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
 from haptic_trio.haproxy.plan.operations import Plan
@@ -71,7 +72,12 @@ class MemoryEndpoint:
 
 
 async def sync_in_memory(
-    endpoint: Endpoint, desired: Generation, *, verify: bool = False, may_reload: bool = True
+    endpoint: Endpoint,
+    desired: Generation,
+    *,
+    verify: bool = False,
+    may_reload: bool = True,
+    wait_newer: WaitNewer | None = None,
 ) -> SyncResult:
     """Deploy as `sync_endpoint` does, without a plan."""
     report = await endpoint.repair() if verify else DriftReport()

@@ -51,6 +51,7 @@ from haptic_trio.dataplane.local.check import (
 from haptic_trio.dataplane.local.directory_lock import lock_directory
 from haptic_trio.dataplane.local.files.instance_directory import GenerationFiles
 from haptic_trio.dataplane.local.files.last_write import LastWrite
+from haptic_trio.dataplane.local.former_worker import FormerWorker
 from haptic_trio.dataplane.local.ports import find_conflicts, read_conflicts
 from haptic_trio.dataplane.local.runtime import OtherWorkerError
 from haptic_trio.dataplane.local.supervisor import LoadRejectedError, OnExit, Supervisor, SupervisorFactory
@@ -90,6 +91,7 @@ class LocalAgent:
         self._patched = trio.Event()
         self._known: Generation | None = None
         """The last known running generation, for `restore_files`."""
+        self._former = FormerWorker(name, self._files, self._worker)
         self._last_write = LastWrite()
         self._log = get_logger("agent").bind(instance=name)
 
@@ -183,30 +185,60 @@ class LocalAgent:
 
     async def activate(self, generation: Generation) -> None:
         """Stage, check, switch, and load; after a rejection files and process are as before."""
-        async with self._exclusive():
-            running = await trio.to_thread.run_sync(self._files.read_running)
-            name = await trio.to_thread.run_sync(self._files.stage, generation)
-            # The controller may have checked it with this binary already; a remote agent checks it here.
-            is_checked = find_acceptance(self._supervisor.binary, generation) is not None
-            if not is_checked and (running is None or not await self._passes_reduced_check(running, generation)):
-                await self._check(name)
-            await self._require_ports(generation, running)
-            former_is_clear = self._files.clear
-            await trio.to_thread.run_sync(self._files.begin, name)
-            await trio.to_thread.run_sync(self._files.switch, name)
+        self._former.expect()
+        try:
+            async with self._exclusive():
+                await self._activate(generation)
+        finally:
+            await self._former.end()  # shields itself
+
+    async def _activate(self, generation: Generation) -> None:
+        running = await trio.to_thread.run_sync(self._files.read_running)
+        former_is_clear = self._files.clear
+        await self._begin_former(running)
+        name = await trio.to_thread.run_sync(self._files.stage, generation)
+        # The controller may have checked it with this binary already; a remote agent checks it here.
+        is_checked = find_acceptance(self._supervisor.binary, generation) is not None
+        if not is_checked and (running is None or not await self._passes_reduced_check(running, generation)):
+            await self._check(name)
+        await self._require_ports(generation, running)
+        await trio.to_thread.run_sync(self._files.begin, name)
+        await trio.to_thread.run_sync(self._files.switch, name)
+        try:
             try:
                 await self._supervisor.load()
-            except LoadRejectedError as exc:
-                await self._last_write.finish(partial(self._files.abandon, clear=former_is_clear))  # noqa: ASYNC120  shields itself
-                if unbound := read_conflicts(exc.output):
-                    raise PortsUnavailableError(self._name, unbound) from exc
-                raise DeploymentRejectedError(self._name, self._quote(exc.output)) from exc
-            except (EndpointError, OSError):
-                await self._last_write.finish(partial(self._files.abandon, clear=False))  # noqa: ASYNC120  shields itself
-                raise
-            # The process has changed.
-            await self._last_write.finish(partial(self._files.commit, name, generation))
-            self._known = generation
+            finally:
+                await self._former.end()
+        except LoadRejectedError as exc:
+            await self._last_write.finish(partial(self._files.abandon, clear=former_is_clear))  # noqa: ASYNC120  shields itself
+            if unbound := read_conflicts(exc.output):
+                raise PortsUnavailableError(self._name, unbound) from exc
+            raise DeploymentRejectedError(self._name, self._quote(exc.output)) from exc
+        except (EndpointError, OSError):
+            await self._last_write.finish(partial(self._files.abandon, clear=False))  # noqa: ASYNC120  shields itself
+            raise
+        # The process has changed.
+        await self._last_write.finish(partial(self._files.commit, name, generation))
+        self._known = generation
+        if self._former.has_strayed:
+            self._log.warning(
+                "a change for the former worker may have reached the new one: the next deployment reloads"
+            )
+            self._files.distrust()
+
+    async def _begin_former(self, running: Generation | None) -> None:
+        """Let the present worker be changed while it is being replaced, if its generation is known."""
+        if running is None or self._writes_at_once or not (self._files.clear and self._supervisor.pid):
+            return
+        with contextlib.suppress(EndpointError):
+            worker = (await self._supervisor.master.fetch_state()).worker
+            self._former.begin(worker, await self._ask_capabilities(worker), running)
+            self._patched_worker = worker
+
+    async def patch_former(self, running: Generation, generation: Generation, plan: Plan) -> None:
+        """See `ReplacesProcess.patch_former`."""
+        await self._former.patch(self._supervisor.runtime, running, generation, plan)
+        self._patched.set()
 
     def _quote(self, output: str) -> str:
         errors = parse_check_output(output.replace(f"{self._files.current}/", "")).errors

@@ -1,6 +1,6 @@
-"""Configurations for a rollback that keep the present servers, or omit those that are gone, and undo all else.
+"""Configurations that take only their servers from another one.
 
-Both must pass `haproxy -c` before they are used. If both are rejected, or if a
+`keep_servers` makes two for a rollback. Both must pass `haproxy -c` before they are used. If both are rejected, or if a
 backend cannot be changed without a change of its other lines (conditional
 lines, rules that name a server, other inherited settings), the rollback
 restores the servers of the last valid configuration there.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from haptic_trio.haproxy.config.parser import read_section
 from haptic_trio.haproxy.config.writer import write_directive
 from haptic_trio.haproxy.model import Generation, Section, make_generation
-from haptic_trio.haproxy.plan.diff import diff_configs
+from haptic_trio.haproxy.plan.diff import diff_configs, same_words
 from haptic_trio.haproxy.plan.split import put_together, take_apart, with_servers_of
 
 
@@ -27,6 +27,23 @@ def keep_servers(valid: Generation, rejected: Generation) -> tuple[Generation, .
     return _replace(valid, rejected, with_servers_of), _replace(valid, rejected, _without_gone)
 
 
+def move_servers(running: Generation, before: Generation, after: Generation) -> Generation:
+    """Return *running* with the servers of those sections that differ between *before* and *after*.
+
+    Sections that *running* does not have, or that cannot take these servers,
+    stay as they are.
+    """
+    if running.config.branched or after.config.branched:
+        return running
+    replaced: dict[tuple[str, str], Section] = {}
+    for change in diff_configs(before.config, after.config).changed:
+        section = running.config.find(*change.desired.key)
+        moved = _take_servers(section, change.desired) if section is not None else None
+        if moved is not None:
+            replaced[moved.key] = moved
+    return make_generation(put_together(running.config, replaced, ()), running.files) if replaced else running
+
+
 def _replace(valid: Generation, rejected: Generation, make: Callable[[Section, Section], Section | None]) -> Generation:
     replaced: dict[tuple[str, str], Section] = {}
     for change in diff_configs(valid.config, rejected.config).changed:
@@ -34,6 +51,16 @@ def _replace(valid: Generation, rejected: Generation, make: Callable[[Section, S
         if mixed is not None:
             replaced[change.running.key] = mixed
     return make_generation(put_together(valid.config, replaced, ()), valid.files)
+
+
+def _take_servers(before: Section, after: Section) -> Section | None:
+    one, other = take_apart(before), take_apart(after)
+    if one is None or other is None:
+        return None
+    frames = (before.header, *one.frame), (after.header, *other.frame)
+    if len(one.frame) == len(other.frame) and all(map(same_words, *frames)):
+        return after
+    return with_servers_of(before, after)
 
 
 def _without_gone(before: Section, after: Section) -> Section | None:

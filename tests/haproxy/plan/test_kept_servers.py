@@ -2,7 +2,7 @@
 
 from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
-from haptic_trio.haproxy.plan.kept_servers import keep_servers
+from haptic_trio.haproxy.plan.kept_servers import keep_servers, move_servers
 
 HEAD = """\
 defaults http
@@ -50,3 +50,25 @@ def test_conditional_sections_are_left_alone() -> None:
     valid = site("s1 10.0.0.1:80", other=".if version_atleast(2.8)\nbackend d from http\n.endif\n")
 
     assert keep_servers(valid, VALID) == ()
+
+
+def test_servers_that_moved_are_taken_over_into_other_settings() -> None:
+    before = site("s1 10.0.0.1:80", "s2 10.0.0.2:80", line="  balance leastconn\n")
+    after = site("s1 10.0.0.9:80", "s2 10.0.0.2:80", other="backend c from http\n", line="  balance leastconn\n")
+
+    moved = move_servers(site("s1 10.0.0.1:80", "s2 10.0.0.2:80", paths="c d\n"), before, after)
+
+    assert moved == site("s1 10.0.0.9:80", "s2 10.0.0.2:80", paths="c d\n")
+
+
+def test_servers_of_an_empty_backend_are_taken_over() -> None:
+    assert move_servers(site(), site(), site("s1 10.0.0.1:80 weight 3")) == site("s1 10.0.0.1:80 weight 3")
+
+
+def test_nothing_else_is_taken_over() -> None:
+    running = site("s1 10.0.0.1:80")
+
+    assert move_servers(running, VALID, site("s1 10.0.0.1:80", "s2 10.0.0.2:80 weight 3", paths="e f\n")) is running
+    assert move_servers(site(other="backend c from http\n"), VALID, VALID) == site(other="backend c from http\n")
+    branched = site(other=".if version_atleast(2.8)\nbackend d from http\n.endif\n")
+    assert move_servers(branched, VALID, running) is branched

@@ -1,0 +1,111 @@
+"""Former worker: the process that serves while a load replaces it, and what it runs meanwhile.
+
+Its changes are recorded in the journal of the committed generation, so that it
+goes on with them, or is started again with them, if the load is rejected. A
+completed load begins with the generation that was loaded: its commit waits for
+a change in progress, and later changes are rejected.
+"""
+
+from typing import Final
+
+import msgspec
+import trio
+
+from haptic_trio.dataplane.endpoint import EndpointError, EndpointStorageError, PatchRejectedError
+from haptic_trio.dataplane.local.files.instance_directory import GenerationFiles
+from haptic_trio.dataplane.local.runtime import OtherWorkerError, RuntimeClient
+from haptic_trio.dataplane.local.worker import WorkerState
+from haptic_trio.haproxy.model import Generation
+from haptic_trio.haproxy.plan.capabilities import Capabilities
+from haptic_trio.haproxy.plan.delta import make_delta
+from haptic_trio.haproxy.plan.operations import Plan
+
+END_LIMIT: Final = 10.0
+"""Seconds that the end of a load waits for a change; longer than the time limit for an answer of HAProxy."""
+
+
+class _Former(msgspec.Struct):
+    pid: int
+    capabilities: Capabilities
+    running: Generation
+
+    async def find_running(self) -> Generation:
+        await trio.lowlevel.checkpoint()
+        return self.running
+
+
+class FormerWorker:
+    """Changes of the worker of instance *name* between `begin` and `end`, recorded in *files*."""
+
+    def __init__(self, name: str, files: GenerationFiles, state: WorkerState) -> None:
+        self.has_strayed = False
+        """Whether the new worker may have received a change that was for the former one."""
+        self._name = name
+        self._files = files
+        self._state = state
+        self._turn = trio.Lock()
+        self._former: _Former | None = None
+        self._begun: trio.Event | None = None
+
+    def expect(self) -> None:
+        """Let changes wait for `begin`, which follows soon, or for `end`."""
+        self._begun = trio.Event()
+
+    def begin(self, pid: int, capabilities: Capabilities, running: Generation) -> None:
+        """Accept changes of the worker *pid*, which runs *running*; the files must be clear."""
+        self._former, self.has_strayed = _Former(pid, capabilities, running), False
+        if self._begun is not None:
+            self._begun.set()
+
+    async def end(self) -> None:
+        """Accept no other change, and wait for one in progress, also in a cancelled task."""
+        begun, self._begun, self._former = self._begun, None, None
+        if begun is not None:
+            begun.set()
+        with trio.move_on_after(END_LIMIT, shield=True):
+            async with self._turn:
+                return
+        self.has_strayed = True
+
+    async def patch(self, runtime: RuntimeClient, running: Generation, generation: Generation, plan: Plan) -> None:
+        """Apply *plan*, which leads from *running* to *generation*.
+
+        Raises EndpointError if the worker runs something else or has been
+        replaced, or if the change is not applied.
+        """
+        if self._begun is not None:
+            await self._begun.wait()
+        async with self._turn:
+            former = self._former
+            # The new worker takes over the socket before the master reports the end of the load.
+            if former is None or former.running.id != running.id or await runtime.ask_pid() != former.pid:
+                raise PatchRejectedError(self._name, "the former process has been replaced")
+            try:
+                await self._apply(former, runtime, generation, plan)
+            except OSError as exc:
+                self._former = None
+                raise EndpointStorageError(self._name, str(exc)) from exc
+            except EndpointError:
+                self._former = None
+                raise
+
+    async def _apply(self, former: _Former, runtime: RuntimeClient, generation: Generation, plan: Plan) -> None:
+        # Not from the files: `current` may lead to those of the new process.
+        delta = await trio.to_thread.run_sync(make_delta, former.running, generation)
+        await trio.to_thread.run_sync(self._files.record_patch, delta)
+        try:
+            await self._state.apply(
+                runtime,
+                plan.operations,
+                worker=former.pid,
+                patient=False,
+                capabilities=former.capabilities,
+                find_former=former.find_running,
+            )
+        except OtherWorkerError:
+            self._files.settle(None)
+            self.has_strayed = True
+            raise
+        # After any other error the record stays open: if the load is rejected, the running generation is unknown.
+        self._files.settle(generation)
+        former.running = generation

@@ -1,0 +1,167 @@
+"""Servers move while a load replaces their worker: real HAProxy, and a load that waits for the test."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import trio
+
+from haptic_trio.channels import Latest
+from haptic_trio.dataplane.endpoint import DeploymentRejectedError, PatchRejectedError, SyncResult
+from haptic_trio.dataplane.local.instance import LocalAgent
+from haptic_trio.dataplane.local.supervisor import LoadRejectedError, Supervisor
+from haptic_trio.dataplane.sync import sync_endpoint
+from haptic_trio.haproxy.model import Generation
+from haptic_trio.haproxy.plan.operations import Plan
+from tests.support.haproxy import backend, fetch, forwarding, kill_and_wait_for_next, wait_for_body
+from tests.support.ports import free_port
+
+pytestmark = pytest.mark.haproxy
+
+Held = Literal["no", "before", "after", "rejected"]
+
+
+class HeldSupervisor(Supervisor):
+    """Supervisor whose next load waits, before or after the new worker serves, and may be rejected then."""
+
+    held: Held = "no"
+    reached: trio.Event
+    released: trio.Event
+
+    async def load(self) -> None:
+        held, self.held = self.held, "no"
+        if held == "after":
+            await super().load()
+        if held != "no":
+            self.reached.set()
+            await self.released.wait()
+        if held == "rejected":
+            raise LoadRejectedError("told to reject")
+        if held != "after":
+            await super().load()
+
+
+class Rig:
+    """An instance, and a deployment to it that reloads while the test goes on."""
+
+    def __init__(self, agent: LocalAgent, supervisor: HeldSupervisor) -> None:
+        self.agent = agent
+        self.supervisor = supervisor
+        self.results: list[SyncResult | Exception] = []
+        self._newest = Latest[Generation]()
+
+    async def wait_newer(self, known: Generation) -> Generation:
+        seen = 0
+        while True:
+            seen, generation = await self._newest.wait_newer(seen)
+            if generation is not known:
+                return generation
+
+    @asynccontextmanager
+    async def reloading(self, desired: Generation, held: Held) -> AsyncIterator[None]:
+        """Deploy *desired*; the block runs while the load is *held*."""
+        supervisor = self.supervisor
+        supervisor.held, supervisor.reached, supervisor.released = held, trio.Event(), trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._deploy, desired)
+            await supervisor.reached.wait()
+            yield
+            supervisor.released.set()
+
+    async def _deploy(self, desired: Generation) -> None:
+        try:
+            self.results.append(await sync_endpoint(self.agent, desired, wait_newer=self.wait_newer))
+        except DeploymentRejectedError as exc:
+            self.results.append(exc)
+
+    def announce(self, newest: Generation) -> None:
+        self._newest.put(newest)
+
+
+@asynccontextmanager
+async def rig(root: Path, binary: Path) -> AsyncIterator[Rig]:
+    supervisors: list[HeldSupervisor] = []
+
+    def make(*arguments: object, **options: object) -> Supervisor:
+        supervisors.append(HeldSupervisor(*arguments, **options))  # type: ignore[arg-type]
+        return supervisors[0]
+
+    agent = LocalAgent("local-1", root / "local-1", binary, supervisor=make)
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(partial(agent.run, on_exit="stop", grace=0.2))
+            yield Rig(agent, supervisors[0])
+            nursery.cancel_scope.cancel()
+
+
+async def test_former_worker_follows_and_the_new_one_gets_the_rest(instance_root: Path, haproxy_binary: Path) -> None:
+    port = free_port()
+    reloads = partial(forwarding, port, balance="leastconn")
+    async with (
+        backend("one") as one,
+        backend("two") as two,
+        backend("three") as three,
+        rig(instance_root, haproxy_binary) as local,
+    ):
+        await sync_endpoint(local.agent, forwarding(port, one))
+        former = (await local.agent.describe()).reloads
+        async with local.reloading(reloads(one), "before"):
+            for target, body in ((two, "two"), (three, "three")):
+                local.announce(reloads(target))
+                await wait_for_body(port, body)
+
+        # The new worker has what was loaded, and that is known.
+        assert [result.reloaded for result in local.results if isinstance(result, SyncResult)] == [True]
+        assert await local.agent.fetch_running() == reloads(one)
+        result = await sync_endpoint(local.agent, reloads(three))
+        assert not result.reloaded
+        assert await fetch(port) == (200, "three")
+        assert (await local.agent.describe()).reloads == former + 1
+
+
+async def test_rejected_load_leaves_the_servers_where_they_are(instance_root: Path, haproxy_binary: Path) -> None:
+    port = free_port()
+    async with (
+        backend("one") as one,
+        backend("two") as two,
+        backend("three") as three,
+        rig(instance_root, haproxy_binary) as local,
+    ):
+        await sync_endpoint(local.agent, forwarding(port, one))
+        async with local.reloading(forwarding(port, one, balance="leastconn"), "rejected"):
+            local.announce(forwarding(port, two, balance="leastconn"))
+            await wait_for_body(port, "two")
+
+        assert isinstance(local.results[0], DeploymentRejectedError)
+        running = await local.agent.fetch_running()
+        assert running is not None
+        assert f"server one 127.0.0.1:{two}" in running.text
+        assert "balance roundrobin" in running.text
+        assert await fetch(port) == (200, "two")
+        # Recorded: a restart has them as well.
+        await kill_and_wait_for_next(local.agent)
+        await wait_for_body(port, "two")
+        assert not (await sync_endpoint(local.agent, forwarding(port, three))).reloaded
+        assert await fetch(port) == (200, "three")
+
+
+async def test_new_worker_gets_no_change_for_the_former_one(instance_root: Path, haproxy_binary: Path) -> None:
+    port = free_port()
+    reloads = partial(forwarding, port, balance="leastconn")
+    async with backend("one") as one, backend("two") as two, rig(instance_root, haproxy_binary) as local:
+        await sync_endpoint(local.agent, forwarding(port, one))
+        async with local.reloading(reloads(one), "after"):
+            running = forwarding(port, one)
+            moved = forwarding(port, two)
+            with pytest.raises(PatchRejectedError, match="has been replaced"):
+                await local.agent.patch_former(running, moved, Plan())
+            local.announce(reloads(two))
+        with pytest.raises(PatchRejectedError, match="has been replaced"):
+            await local.agent.patch_former(reloads(one), reloads(two), Plan())
+
+        assert await local.agent.fetch_running() == reloads(one)
+        assert not (await sync_endpoint(local.agent, reloads(two))).reloaded
+        assert await fetch(port) == (200, "two")
