@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from haptic_trio.dataplane.binary import HaproxyNotFoundError, find_haproxy
-from haptic_trio.dataplane.endpoint import EndpointError
+from haptic_trio.dataplane.endpoint import Endpoint, EndpointError
 from haptic_trio.dataplane.local.instance import LocalAgent
 from haptic_trio.dataplane.local.supervisor import OnExit
 from haptic_trio.haproxy.config.parser import parse_config
@@ -170,7 +170,7 @@ def paths_named(root: Path, name: str) -> list[Path]:
     return list(root.rglob(name))
 
 
-async def kill_and_wait_for_next(agent: LocalAgent) -> None:
+async def kill_and_wait_for_next(agent: Endpoint) -> None:
     """Kill the agent's HAProxy and return when another runs."""
     former = (await agent.describe()).pid
     os.kill(former, signal.SIGKILL)

@@ -54,6 +54,7 @@ from haptic_trio.dataplane.endpoint import (
     EndpointTimeoutError,
     PatchRejectedError,
     PortsUnavailableError,
+    ReplacesProcess,
 )
 from haptic_trio.dataplane.local.files.instance_directory import RESERVED
 from haptic_trio.errors import ProblemsError
@@ -239,6 +240,17 @@ class Agent:
                     hint="read the running generation and plan again",
                 )
             await self._deploy(partial(self._endpoint.patch, desired, request.plan))
+        return await self._done(desired.id, began, controller)
+
+    async def patch_former(self, request: PatchRequest, controller: str = "") -> DoneAnswer:
+        """Execute a plan of *controller* on the process that an `activate` in progress replaces."""
+        began = trio.current_time()
+        await self._apply(request.delta)
+        if not isinstance(self._endpoint, ReplacesProcess):
+            raise PatchRejectedError(self._endpoint.name, "a process that is being replaced cannot be changed")
+        # Without the turn: the activation holds it.
+        running, desired = self._require(request.running), self._require(request.generation)
+        await self._endpoint.patch_former(running, desired, request.plan)
         return await self._done(desired.id, began, controller)
 
     async def repair(self) -> DriftReport:

@@ -168,6 +168,18 @@ class RemoteAgent:
 
         await self._execute(generation, send)
 
+    async def patch_former(self, running: Generation, generation: Generation, plan: Plan) -> None:
+        """See `ReplacesProcess.patch_former`; an agent of an older version answers that it cannot."""
+        base = self._link.running
+        delta = await trio.to_thread.run_sync(self._make_small_delta, generation)
+        if base is None or base.id != running.id or delta is None:
+            raise PatchRejectedError(self.name, "the former process has been replaced, or the change is too large")
+        request = PatchRequest(generation=generation.id, running=running.id, plan=plan, delta=delta)
+        await self._client.post(DoneAnswer, "/v1/patch-former", request, limit=OPERATION_LIMIT)
+        # The answer to `activate` may have come first.
+        if self._link.running is base:
+            self._link.running = generation
+
     async def repair(self) -> DriftReport:
         """Let the agent compare the process with the generation that was deployed last, and repair differences."""
         return await self._client.post(DriftReport, "/v1/repair", RepairRequest(), limit=OPERATION_LIMIT)

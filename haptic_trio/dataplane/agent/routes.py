@@ -81,6 +81,10 @@ def make_agent_app(agent: Agent, *, heartbeat: float = HEARTBEAT) -> Starlette:
             await agent.patch(await _read_json(request, PatchRequest, limits.manifest_bytes), _controller_of(request))
         )
 
+    async def patch_former(request: Request) -> Response:
+        wanted = await _read_json(request, PatchRequest, limits.manifest_bytes)
+        return _json(await agent.patch_former(wanted, _controller_of(request)))
+
     async def repair(_request: Request) -> Response:
         return _json(await agent.repair())
 
@@ -97,6 +101,7 @@ def make_agent_app(agent: Agent, *, heartbeat: float = HEARTBEAT) -> Starlette:
             Route("/v1/blobs/fetch", fetch, methods=["POST"]),
             Route("/v1/activate", activate, methods=["POST"]),
             Route("/v1/patch", patch, methods=["POST"]),
+            Route("/v1/patch-former", patch_former, methods=["POST"]),
             Route("/v1/repair", repair, methods=["POST"]),
             WebSocketRoute("/v1/events", events),
         ],

@@ -10,18 +10,22 @@ import pytest
 import trio
 
 from haptic_trio.channels import Latest
+from haptic_trio.dataplane.agent.endpoint import RemoteAgent
 from haptic_trio.dataplane.endpoint import DeploymentRejectedError, PatchRejectedError, SyncResult
 from haptic_trio.dataplane.local.instance import LocalAgent
 from haptic_trio.dataplane.local.supervisor import LoadRejectedError, Supervisor
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.operations import Plan
+from tests.support.agents import serving
 from tests.support.haproxy import backend, fetch, forwarding, kill_and_wait_for_next, wait_for_body
 from tests.support.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 
 Held = Literal["no", "before", "after", "rejected"]
+
+remote_too = pytest.mark.parametrize("is_remote", [False, True], ids=["local", "agent"])
 
 
 class HeldSupervisor(Supervisor):
@@ -47,7 +51,7 @@ class HeldSupervisor(Supervisor):
 class Rig:
     """An instance, and a deployment to it that reloads while the test goes on."""
 
-    def __init__(self, agent: LocalAgent, supervisor: HeldSupervisor) -> None:
+    def __init__(self, agent: LocalAgent | RemoteAgent, supervisor: HeldSupervisor) -> None:
         self.agent = agent
         self.supervisor = supervisor
         self.results: list[SyncResult | Exception] = []
@@ -82,7 +86,8 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig(root: Path, binary: Path) -> AsyncIterator[Rig]:
+async def rig(root: Path, binary: Path, *, is_remote: bool = False) -> AsyncIterator[Rig]:
+    """Run an instance; with *is_remote* it is deployed to through an agent."""
     supervisors: list[HeldSupervisor] = []
 
     def make(*arguments: object, **options: object) -> Supervisor:
@@ -93,18 +98,25 @@ async def rig(root: Path, binary: Path) -> AsyncIterator[Rig]:
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             await nursery.start(partial(agent.run, on_exit="stop", grace=0.2))
-            yield Rig(agent, supervisors[0])
+            if is_remote:
+                async with serving(agent, root) as served, served.remote() as remote:
+                    yield Rig(remote, supervisors[0])
+            else:
+                yield Rig(agent, supervisors[0])
             nursery.cancel_scope.cancel()
 
 
-async def test_former_worker_follows_and_the_new_one_gets_the_rest(instance_root: Path, haproxy_binary: Path) -> None:
+@remote_too
+async def test_former_worker_follows_and_the_new_one_gets_the_rest(
+    instance_root: Path, haproxy_binary: Path, is_remote: bool
+) -> None:
     port = free_port()
     reloads = partial(forwarding, port, balance="leastconn")
     async with (
         backend("one") as one,
         backend("two") as two,
         backend("three") as three,
-        rig(instance_root, haproxy_binary) as local,
+        rig(instance_root, haproxy_binary, is_remote=is_remote) as local,
     ):
         await sync_endpoint(local.agent, forwarding(port, one))
         former = (await local.agent.describe()).reloads
@@ -122,13 +134,16 @@ async def test_former_worker_follows_and_the_new_one_gets_the_rest(instance_root
         assert (await local.agent.describe()).reloads == former + 1
 
 
-async def test_rejected_load_leaves_the_servers_where_they_are(instance_root: Path, haproxy_binary: Path) -> None:
+@remote_too
+async def test_rejected_load_leaves_the_servers_where_they_are(
+    instance_root: Path, haproxy_binary: Path, is_remote: bool
+) -> None:
     port = free_port()
     async with (
         backend("one") as one,
         backend("two") as two,
         backend("three") as three,
-        rig(instance_root, haproxy_binary) as local,
+        rig(instance_root, haproxy_binary, is_remote=is_remote) as local,
     ):
         await sync_endpoint(local.agent, forwarding(port, one))
         async with local.reloading(forwarding(port, one, balance="leastconn"), "rejected"):
@@ -154,6 +169,7 @@ async def test_new_worker_gets_no_change_for_the_former_one(instance_root: Path,
     async with backend("one") as one, backend("two") as two, rig(instance_root, haproxy_binary) as local:
         await sync_endpoint(local.agent, forwarding(port, one))
         async with local.reloading(reloads(one), "after"):
+            assert isinstance(local.agent, LocalAgent)
             running = forwarding(port, one)
             moved = forwarding(port, two)
             with pytest.raises(PatchRejectedError, match="has been replaced"):
