@@ -69,7 +69,7 @@ class AttachedMaster(Supervisor):
             while await self._is_running() and not await self._has_loaded():  # noqa: ASYNC110 - there is no event
                 await trio.sleep(POLL_INTERVAL)
         await trio.to_thread.run_sync(self._files.recover)
-        await trio.to_thread.run_sync(self._write_config)
+        await trio.to_thread.run_sync(self.keep_config)
         task_status.started()
         while True:
             await trio.sleep(WATCH_INTERVAL)

@@ -196,6 +196,7 @@ class LocalAgent:
         running = await trio.to_thread.run_sync(self._files.read_running)
         former_is_clear = self._files.clear
         await self._begin_former(running)
+        await trio.to_thread.run_sync(self._supervisor.keep_config)
         name = await trio.to_thread.run_sync(self._files.stage, generation)
         # The controller may have checked it with this binary already; a remote agent checks it here.
         is_checked = find_acceptance(self._supervisor.binary, generation) is not None

@@ -162,7 +162,7 @@ class Supervisor:
     async def restore(self) -> None:
         """Write the files of the process again, after they were removed; the caller holds the lock."""
         self._sockets = await trio.to_thread.run_sync(choose_socket_directory, self._directory)
-        await trio.to_thread.run_sync(self._write_config)
+        await trio.to_thread.run_sync(self.keep_config)
 
     async def _reload(self, process: MasterProcess) -> ReloadReport:
         # If the master exits, a worker may keep its end of the connection open, and no answer would arrive.
@@ -215,7 +215,7 @@ class Supervisor:
             process.close()
         # Not earlier: a process in a reload would lose its files.
         await trio.to_thread.run_sync(self._files.recover)
-        await trio.to_thread.run_sync(self._write_config)
+        await trio.to_thread.run_sync(self.keep_config)
         if self._process is None and self._files.committed:
             self._wanted.set()
             await self._restart()
@@ -300,6 +300,7 @@ class Supervisor:
         if self._process is not None:
             self._forget(self._process)
         await trio.to_thread.run_sync(self.output.shorten)
+        await trio.to_thread.run_sync(self.keep_config)
         offset = self.output.size()
         try:
             self._process = await trio.to_thread.run_sync(self._spawn)
@@ -312,7 +313,8 @@ class Supervisor:
             raise LoadRejectedError(self.output.read_since(offset) or reason) from exc
         self._log.info("haproxy started", pid=self.pid)
 
-    def _write_config(self) -> None:
+    def keep_config(self) -> None:
+        """Write the settings of the instance unless they are on disk; blocks, and raises OSError."""
         socket = f'    stats socket "{self._sockets}/admin.sock" mode 600 level admin expose-fd listeners\n'
         content = (PRELUDE + socket).encode()
         # Nothing is written for a restart of the controller, so that a full disk does not prevent it.

@@ -298,6 +298,19 @@ async def test_record_of_the_former_process_is_replaced_once_there_is_space(
         await until(is_replaced)
 
 
+async def test_lost_settings_of_an_instance_are_written_again(instance_root: Path, haproxy_binary: Path) -> None:
+    port = free_port()
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        await agent.activate(answering(port, "one"))
+        settings = instance_root / "instances/local-1/process.cfg"
+        settings.unlink()
+        await kill_and_wait_for_next(agent)
+        await wait_for_body(port, "one")
+        settings.unlink()
+        await agent.activate(answering(port, "two"))
+        await wait_for_body(port, "two")
+
+
 async def test_a_damaged_map_is_not_loaded(instance_root: Path, haproxy_binary: Path) -> None:
     port = free_port()
     former, newest = mapping(port, {"a.example": "1"}), mapping(port, {"a.example": "2"})
