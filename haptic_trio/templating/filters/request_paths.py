@@ -26,7 +26,7 @@ _PADDED: Final = re.compile(r"(?:\.|%20)(?=/|\Z)", re.IGNORECASE)
 # As in request-path.j2, on bytes: what a request is rewritten by, and how its path is read.
 _REWRITES: Final = (
     (re.compile(rb"\A//+"), b"/"),
-    (re.compile(rb"/(?:[.](?:/|\Z))+"), b"/"),
+    (re.compile(rb"/(?:[.](?:/|\Z))++"), b"/"),
     (re.compile(rb"[.][.]//+"), b"../"),
 )
 _RESERVED: Final = re.compile(rb"%(?!2[DE]|3[0-9]|[46][1-9A-F]|[57][0-9A]|5F|7E)", re.IGNORECASE)
@@ -36,12 +36,12 @@ _READINGS: Final = (
     (re.compile(rb"(?:;|%3B)[^/]*", re.IGNORECASE), b""),
     (re.compile(rb"(?:[?]|%3F|%23).*", re.IGNORECASE | re.DOTALL), b""),
     (re.compile(rb"//+"), b"/"),
-    (re.compile(rb"([^/.])(?:[.]|%20)+(?=/|\Z)"), rb"\1"),
+    (re.compile(rb"(?<=[^/.])(?<!%20)(?:[.]|%20)++(?=/|\Z)"), b""),
 )
 _UNREADABLE: Final = re.compile(
     rb"[^!-~\x80-\xff]|[\xc0\xc1][\x80-\xbf]|\xe0[\x80-\x9f]|\xf0[\x80-\x8f]|%(?!20|23|25|2F|3B|3F|5C)", re.IGNORECASE
 )
-_DOTS: Final = re.compile(rb"/(?:[.]|%20)+(?:/|\Z)")
+_DOTS: Final = re.compile(rb"/(?:[.]|%20)++(?:/|\Z)")
 
 
 def plain_path(value: Any) -> str:
