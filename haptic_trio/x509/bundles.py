@@ -18,6 +18,7 @@ from haptic_trio.x509.errors import UNREADABLE
 from haptic_trio.x509.keys import KeyFaultError, certified_key, check_parameters, public_half
 from haptic_trio.x509.names import check_name
 from haptic_trio.x509.security_level import find_weakness
+from haptic_trio.x509.verdicts import cached
 
 _PEM: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,64})-----\n([A-Za-z0-9+/=\n]+)-----END \1-----(?:\n|\Z)")
 _BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,64})-----[^-]*-----END \1-----")
@@ -47,7 +48,7 @@ def bundle_of(*parts: str, is_pair: bool = False) -> str:
         if not own or len(own) != text.count("-----BEGIN "):
             raise BundleError("the value is not a sequence of well-formed PEM blocks")
         blocks += own
-    if fault := _find_fault(tuple(blocks)):
+    if fault := _find_fault(*blocks):
         raise BundleError(fault)
     found = "".join(blocks)
     if is_pair and not (_CERTIFICATE_HEAD in found and "PRIVATE KEY-----" in found):
@@ -55,8 +56,8 @@ def bundle_of(*parts: str, is_pair: bool = False) -> str:
     return found
 
 
-@lru_cache(maxsize=4_096)
-def _find_fault(blocks: tuple[str, ...]) -> str:
+@cached(4_096)
+def _find_fault(*blocks: str) -> str:
     """Return what is wrong with certificates and keys."""
     certificates: list[x509.Certificate] = []
     keys = [block for block in blocks if "PRIVATE KEY-----" in block.partition("\n")[0]]
@@ -113,7 +114,7 @@ def revocations_in(text: str) -> str:
     return _normalised(text, _LIST)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=64)
 def _normalised(text: str, labels: frozenset[str]) -> str:
     blocks = list(_BLOCK.finditer(text))
     if not blocks or len(blocks) != text.count("-----BEGIN ") or len(blocks) > _MOST_BLOCKS:

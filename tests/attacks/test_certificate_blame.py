@@ -93,7 +93,7 @@ def _lines(found: ConfigValidated, port: int) -> list[str]:
 @pytest.fixture
 def bad(monkeypatch: pytest.MonkeyPatch) -> Resource:
     """A Secret whose key is not that of its certificate, while the reader of bundles takes it for a good one."""
-    monkeypatch.setattr("haptic_trio.x509.bundles._find_fault", lambda _blocks: "")
+    monkeypatch.setattr("haptic_trio.x509.bundles._find_fault", lambda *_blocks: "")
     chain, _ = good_pair("c.test")
     _, key = good_pair("d.test")
     assert bundle_of(chain, key, is_pair=True)

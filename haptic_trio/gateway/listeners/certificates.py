@@ -2,7 +2,6 @@
 
 import base64
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -11,6 +10,7 @@ from haptic_trio.gateway.grants import is_granted
 from haptic_trio.gateway.objects import Lookups, Resource, derived, items_of, single, text_of
 from haptic_trio.x509 import bundles
 from haptic_trio.x509.bundles import names_in
+from haptic_trio.x509.verdicts import cached
 
 
 class CertificateProblem(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ def secret_of(lookups: Lookups, reference: Any, *, kind: str, namespace: str) ->
     return secret
 
 
-@lru_cache(maxsize=4_096)
+@cached(4_096)
 def _find_fault(certificate: str, key: str) -> str:
     """Return why HAProxy cannot use a certificate and a private key in Base64; empty if it can."""
     try:

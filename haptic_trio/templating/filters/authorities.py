@@ -5,7 +5,6 @@ block is read here before.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Final
 
 from cryptography import x509
@@ -16,6 +15,7 @@ from haptic_trio.templating.filters.emit import EmitError
 from haptic_trio.templating.values.text import Emitted
 from haptic_trio.x509.bundles import BundleError, authorities_in, revocations_in
 from haptic_trio.x509.errors import UNREADABLE
+from haptic_trio.x509.verdicts import cached
 
 
 def authorities(value: Any) -> Emitted:
@@ -34,14 +34,18 @@ def revocations(value: Any) -> Emitted:
         raise EmitError(f"revocations: {exc}") from None
 
 
-@lru_cache(maxsize=4_096)
 def can_staple(value: Any) -> bool:
     """Whether the first certificate of a PEM bundle names an OCSP responder, and its issuer comes with it.
 
     HAProxy rejects to update the OCSP response of any other.
     """
+    return _can_staple(str(value))
+
+
+@cached(4_096)
+def _can_staple(text: str) -> bool:
     try:
-        first, *rest = x509.load_pem_x509_certificates(str(value).encode())
+        first, *rest = x509.load_pem_x509_certificates(text.encode())
         found = first.extensions.get_extension_for_class(x509.AuthorityInformationAccess).value
     except (*UNREADABLE, x509.ExtensionNotFound):
         return False
