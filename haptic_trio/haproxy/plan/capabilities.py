@@ -1,4 +1,4 @@
-"""Capabilities of an HAProxy process: the runtime changes it supports, by version and by its own report."""
+"""Capabilities of an HAProxy process: the runtime changes that its version and its own report say it supports."""
 
 import re
 from typing import Final
