@@ -163,6 +163,8 @@ class Supervisor:
         """Write the files of the process again, after they were removed; the caller holds the lock."""
         self._sockets = await trio.to_thread.run_sync(choose_socket_directory, self._directory)
         await trio.to_thread.run_sync(self.keep_config)
+        if self._process is not None:
+            await trio.to_thread.run_sync(self._try_record, self._process)
 
     async def _reload(self, process: MasterProcess) -> ReloadReport:
         # If the master exits, a worker may keep its end of the connection open, and no answer would arrive.
