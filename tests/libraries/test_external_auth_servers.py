@@ -61,7 +61,7 @@ def endless(body: bytes) -> Iterator[tuple[int, list[socket.socket]]]:
 
 
 ENDLESS = b"40000\r\n" + b"x" * 0x40000 + b"\r\n"
-MOST_SECONDS = 1.0
+MOST_SECONDS = 0.3
 MOST = 8
 """How many questions of a namespace are open at once, in each thread."""
 
@@ -164,7 +164,10 @@ def test_interim_answers_and_bare_line_ends_are_understood(cluster: Cluster) -> 
 
 @pytest.mark.haproxy
 @pytest.mark.parametrize(
-    "value", [b"a" + b" " * 32_000 + b"b", b"\t" * 32_000, b"a\t" * 16_000], ids=["gap", "empty", "gaps"]
+    # HAProxy 3.0 reads no header that is larger than its buffer.
+    "value",
+    [b"a" + b" " * 15_000 + b"b", b"\t" * 15_000, b"a\t" * 7_500],
+    ids=["gap", "empty", "gaps"],
 )
 def test_blanks_in_an_answer_take_little_processor_time(cluster: Cluster, value: bytes) -> None:
     text = b"HTTP/1.1 401 No\r\nX-A: " + value + b"\r\n\r\n"
@@ -177,7 +180,7 @@ def test_blanks_in_an_answer_take_little_processor_time(cluster: Cluster, value:
             before = processor_seconds(process)
             status = ask_for(cluster, "odd", 200).status
 
-            # Quadratic time would be seconds, after which the watchdog ends the process.
+            # Quadratic time would be about a second, and more with a larger buffer: the watchdog would end the process.
             assert processor_seconds(process) - before < MOST_SECONDS
             assert status == 401
 
