@@ -190,7 +190,7 @@ class LocalAgent:
             async with self._exclusive():
                 await self._activate(generation)
         finally:
-            await self._former.end()  # shields itself
+            await self._former.end()  # noqa: ASYNC102  shields itself, with a limit
 
     async def _activate(self, generation: Generation) -> None:
         running = await trio.to_thread.run_sync(self._files.read_running)
@@ -209,7 +209,7 @@ class LocalAgent:
             try:
                 await self._supervisor.load()
             finally:
-                await self._former.end()
+                await self._former.end()  # noqa: ASYNC102  shields itself, with a limit
         except LoadRejectedError as exc:
             await self._last_write.finish(partial(self._files.abandon, clear=former_is_clear))  # noqa: ASYNC120  shields itself
             if unbound := read_conflicts(exc.output):
