@@ -39,7 +39,7 @@ class FormerWorker:
 
     def __init__(self, name: str, files: GenerationFiles, state: WorkerState) -> None:
         self.has_strayed = False
-        """Whether the new worker may have received a change that was for the former one."""
+        """Whether the new worker of the last load may have received a change that was for the former one."""
         self._name = name
         self._files = files
         self._state = state
@@ -48,12 +48,12 @@ class FormerWorker:
         self._begun: trio.Event | None = None
 
     def expect(self) -> None:
-        """Let changes wait for `begin`, which follows soon, or for `end`."""
-        self._begun = trio.Event()
+        """Let changes wait for `begin`, which follows soon, or for `end`; a new load has no strayed change."""
+        self._begun, self.has_strayed = trio.Event(), False
 
     def begin(self, pid: int, capabilities: Capabilities, running: Generation) -> None:
         """Accept changes of the worker *pid*, which runs *running*; the files must be clear."""
-        self._former, self.has_strayed = _Former(pid, capabilities, running), False
+        self._former = _Former(pid, capabilities, running)
         if self._begun is not None:
             self._begun.set()
 

@@ -13,10 +13,12 @@ from haptic_trio.channels import Latest
 from haptic_trio.dataplane.agent.endpoint import RemoteAgent
 from haptic_trio.dataplane.endpoint import DeploymentRejectedError, PatchRejectedError, SyncResult
 from haptic_trio.dataplane.local.instance import LocalAgent
+from haptic_trio.dataplane.local.runtime import OtherWorkerError, RuntimeClient
 from haptic_trio.dataplane.local.supervisor import LoadRejectedError, Supervisor
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.operations import Plan
+from haptic_trio.haproxy.plan.plan import make_plan
 from tests.support.agents import serving
 from tests.support.haproxy import backend, fetch, forwarding, kill_and_wait_for_next, wait_for_body
 from tests.support.ports import free_port
@@ -43,7 +45,7 @@ class HeldSupervisor(Supervisor):
             self.reached.set()
             await self.released.wait()
         if held == "rejected":
-            raise LoadRejectedError("told to reject")
+            raise LoadRejectedError("rejected by the test")
         if held != "after":
             await super().load()
 
@@ -161,6 +163,33 @@ async def test_rejected_load_leaves_the_servers_where_they_are(
         await wait_for_body(port, "two")
         assert not (await sync_endpoint(local.agent, forwarding(port, three))).reloaded
         assert await fetch(port) == (200, "three")
+
+
+async def test_change_that_reached_the_new_worker_costs_one_reload(
+    instance_root: Path, haproxy_binary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    reloads = partial(forwarding, port, balance="leastconn")
+    async with backend("one") as one, backend("two") as two, rig(instance_root, haproxy_binary) as local:
+        await sync_endpoint(local.agent, forwarding(port, one))
+        assert isinstance(local.agent, LocalAgent)
+        former = await local.supervisor.runtime.ask_pid()
+
+        async def ask_former_pid(_runtime: RuntimeClient) -> int:
+            return former
+
+        # As if the new worker took over the socket between the question for the pid and the change.
+        async with local.reloading(reloads(one), "after"):
+            monkeypatch.setattr(RuntimeClient, "ask_pid", ask_former_pid)
+            change = make_plan(forwarding(port, one), forwarding(port, two))
+            with pytest.raises(OtherWorkerError):
+                await local.agent.patch_former(forwarding(port, one), forwarding(port, two), change)
+            monkeypatch.undo()
+
+        assert await local.agent.fetch_running() is None
+        assert (await sync_endpoint(local.agent, reloads(two))).reloaded
+        assert not (await sync_endpoint(local.agent, reloads(one))).reloaded
+        assert await fetch(port) == (200, "one")
 
 
 async def test_new_worker_gets_no_change_for_the_former_one(instance_root: Path, haproxy_binary: Path) -> None:
