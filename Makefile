@@ -45,7 +45,7 @@ test-crashes: $(STAMP)  ## kill -9 at random points of 200 deployments, and make
 test-chaos: VERSIONS := 2.8 3.0 3.4
 test-chaos: $(STAMP)  ## inject faults into running processes on VERSIONS="2.8 3.0 3.4", and print what was lost (HAPTIC_CHAOS_SEED=… repeats a run)
 	@failed=; for version in $(VERSIONS); do \
-	  if folder=$$($(BIN)/python -m tests.support.haproxy_versions $$version); then \
+	  if folder=$$($(BIN)/python -m tests.support.processes.haproxy_versions $$version); then \
 	    echo "HAProxy $$version"; PATH="$$folder:$$PATH" $(BIN)/python -m pytest -n 2 -o faulthandler_timeout=1000 -m chaos tests/chaos $(ARGS) || failed="$$failed $$version"; \
 	  elif [ $$? -eq 3 ]; then echo "HAProxy $$version skipped, see above"; \
 	  else failed="$$failed $$version"; fi; \
@@ -53,7 +53,7 @@ test-chaos: $(STAMP)  ## inject faults into running processes on VERSIONS="2.8 3
 	[ -z "$$failed" ] || { echo "failed on$$failed"; exit 1; }
 
 soak: $(STAMP)  ## make random changes with traffic for MINUTES=5, and write build/soak.md (VERSION=3.4 takes that HAProxy)
-	@$(if $(VERSION),folder=$$($(BIN)/python -m tests.support.haproxy_versions $(VERSION)) && PATH="$$folder:$$PATH") \
+	@$(if $(VERSION),folder=$$($(BIN)/python -m tests.support.processes.haproxy_versions $(VERSION)) && PATH="$$folder:$$PATH") \
 	  $(BIN)/python -m tests.chaos.soak $(addprefix --minutes ,$(MINUTES)) $(ARGS)
 
 test-deep: $(STAMP)  ## run the property tests with ten times the examples
@@ -62,7 +62,7 @@ test-deep: $(STAMP)  ## run the property tests with ten times the examples
 # Long repetitions (`soak`) prove what no version changes: `make test` runs them once.
 test-haproxy: $(STAMP)  ## run the tests that start HAProxy on each of VERSIONS="2.8 3.0 3.2 3.4", fetched where absent
 	@failed=; for version in $(VERSIONS); do \
-	  if folder=$$($(BIN)/python -m tests.support.haproxy_versions $$version); then \
+	  if folder=$$($(BIN)/python -m tests.support.processes.haproxy_versions $$version); then \
 	    echo "HAProxy $$version"; PATH="$$folder:$$PATH" $(BIN)/python -m pytest -n auto -m "haproxy and not soak and not crash and not chaos and not cluster" $(ARGS) || failed="$$failed $$version"; \
 	  elif [ $$? -eq 3 ]; then echo "HAProxy $$version skipped, see above"; \
 	  else failed="$$failed $$version"; fi; \
@@ -70,11 +70,11 @@ test-haproxy: $(STAMP)  ## run the tests that start HAProxy on each of VERSIONS=
 	[ -z "$$failed" ] || { echo "failed on$$failed"; exit 1; }
 
 test-cluster: $(STAMP)  ## run the tests on a real Kubernetes control plane, which is built on first use (needs root, Go)
-	@$(BIN)/python -m tests.cluster.binaries >/dev/null || [ $$? -eq 3 ]
+	@$(BIN)/python -m tests.cluster.control_plane.binaries >/dev/null || [ $$? -eq 3 ]
 	@$(BIN)/python -m pytest -m cluster $(ARGS)
 
 conformance: $(STAMP)  ## run the official Gateway API suite (PROFILE=…, RUN=test,pattern…; VERSION=3.4 takes that HAProxy; needs root, Go)
-	@$(if $(VERSION),folder=$$($(BIN)/python -m tests.support.haproxy_versions $(VERSION)) && PATH="$$folder:$$PATH") \
+	@$(if $(VERSION),folder=$$($(BIN)/python -m tests.support.processes.haproxy_versions $(VERSION)) && PATH="$$folder:$$PATH") \
 	  $(BIN)/python -m tests.conformance.run $(addprefix --profile ,$(PROFILE)) $(addprefix --run ,$(RUN)) $(ARGS)
 
 image: $(STAMP)  ## build the container image (TAG=…; BUILDER=buildah, podman or docker, else one that is fetched for a trial)
@@ -109,8 +109,8 @@ bench-requests: $(STAMP)  ## measure what a request costs HAProxy, for each kind
 	@$(BIN)/python -m tools.bench.requests.command $(if $(VERSION),--version $(VERSION)) $(ARGS)
 
 bench-cluster: $(STAMP)  ## measure on a real Kubernetes control plane (needs root, Go)
-	@$(BIN)/python -m tests.cluster.binaries >/dev/null
-	@$(BIN)/python -m tests.cluster.figures $(ARGS)
+	@$(BIN)/python -m tests.cluster.control_plane.binaries >/dev/null
+	@$(BIN)/python -m tests.cluster.workloads.figures $(ARGS)
 
 bench-sync: $(STAMP)  ## measure what one deployment costs, local and through an agent, on HAProxy 2.8 and 3.4
 	@$(BIN)/python -m tools.bench.sync $(ARGS)

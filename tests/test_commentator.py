@@ -24,7 +24,7 @@ from haptic_trio.dataplane.endpoint import SyncResult
 from haptic_trio.haproxy.plan.plan import FIRST_GENERATION
 from haptic_trio.logs import configure_logs, get_logger
 from haptic_trio.metrics import Metrics
-from tests.support.facts import PROBLEM, REF, example_of, message_types
+from tests.support.messages import PROBLEM, REF, example_of, message_types
 
 SILENT = {
     # One line for each changed object would be noise; the consequences of the changes are logged.

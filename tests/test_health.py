@@ -17,7 +17,7 @@ from haptic_trio.heartbeat import PulseState
 from haptic_trio.messages import ReconcileCompleted
 from haptic_trio.metrics import Metrics
 from haptic_trio.pipeline.rejection.summary import ObjectProblem, ObjectProblems
-from tests.support.controller import ControllerRig, config_map
+from tests.support.components.controller import ControllerRig, config_map
 
 IDLE = PulseState(name="debouncer", stalled=False, busy_for=0.0, limit=30.0)
 STALLED = PulseState(name="deployer", stalled=True, busy_for=61.0, limit=60.0, detail="busy for 61.0 s, limit 60.0 s")

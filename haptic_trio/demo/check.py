@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from haptic_trio.demo.client import DemoClient, Traffic
-from haptic_trio.demo.facts import FactLog
+from haptic_trio.demo.event_log import FactLog
 from haptic_trio.demo.running import RunningDemo
 from haptic_trio.demo.steps import Step, Story
 from haptic_trio.errors import HapticError

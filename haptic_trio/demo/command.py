@@ -18,7 +18,7 @@ from haptic_trio.cli.serve import ServeOptions, run_serve
 from haptic_trio.demo.backends import run_backends
 from haptic_trio.demo.check import print_results, run_story
 from haptic_trio.demo.client import DemoClient
-from haptic_trio.demo.facts import FactLog
+from haptic_trio.demo.event_log import FactLog
 from haptic_trio.demo.guide import guide_to
 from haptic_trio.demo.ports import reserve_port
 from haptic_trio.demo.running import RunningDemo

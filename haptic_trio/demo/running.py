@@ -3,7 +3,7 @@
 import msgspec
 
 from haptic_trio.cli.serve import Serving
-from haptic_trio.demo.facts import FactLog
+from haptic_trio.demo.event_log import FactLog
 from haptic_trio.demo.site import DemoSite
 
 

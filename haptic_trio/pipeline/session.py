@@ -14,8 +14,8 @@ from haptic_trio.pipeline.conflicts import Conflicts
 from haptic_trio.pipeline.missing_dependencies import PendingSources
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
 from haptic_trio.templating.incremental.run import RenderRun
-from haptic_trio.templating.incremental.versions import Versioned
 from haptic_trio.templating.values.subjects import ObjectWarning, Origin, RenderedText
+from haptic_trio.templating.values.versions import Versioned
 from haptic_trio.templating.values.warning_list import merged
 from haptic_trio.templating.views import ResourcesView, answers_from, seen_in, show_instead, shown_by, views_in
 

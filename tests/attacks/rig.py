@@ -17,14 +17,14 @@ import trio
 import trustme
 
 from haptic_trio.k8s.resource import Resource
-from tests.attacks.annotation_scenes import VENDORS
+from tests.attacks.inputs.annotation_scenes import VENDORS
 from tests.bad_inputs.world import LIBRARIES
 from tests.features.harness import Running, Site, controller
 from tests.gateway.objects import gateway_class, made
-from tests.support.agents import until
+from tests.support.components.agents import until
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service, tls_secret
-from tests.support.ports import free_port
-from tests.support.traffic import Answer, ask, serving
+from tests.support.processes.ports import free_port
+from tests.support.traffic.servers import Answer, ask, serving
 
 HOST: Final = "shop.victim.test"
 VICTIM_AGE: Final = 10

@@ -22,7 +22,7 @@ from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.templating.values.subjects import subject_of
 from haptic_trio.validation_tests.fixtures import make_stores
 from haptic_trio.validation_tests.test_rendering import SceneMaker
-from tests.attacks.mutations import (
+from tests.attacks.inputs.mutations import (
     ATTACKER,
     ATTACKER_AGE,
     Mutation,
@@ -33,13 +33,13 @@ from tests.attacks.mutations import (
     tenant_of,
     without,
 )
-from tests.attacks.scenes import SCENES, shared
-from tests.attacks.shapes import Learned, flags_from_data, sections
-from tests.attacks.tenants import VICTIM_HOSTS, Tenant, cluster
+from tests.attacks.inputs.scenes import SCENES, shared
+from tests.attacks.inputs.shapes import Learned, flags_from_data, sections
+from tests.attacks.inputs.tenants import VICTIM_HOSTS, Tenant, cluster
 from tests.bad_inputs.world import LIBRARIES, stores_of
-from tests.support.proxy import write_generation
-from tests.support.rendering import library_config
-from tests.support.traffic import dns_names
+from tests.support.components.rendering import library_config
+from tests.support.traffic.proxy import write_generation
+from tests.support.traffic.servers import dns_names
 
 VICTIM: Final = "victim"
 RENDER_LIMIT: Final = 60.0

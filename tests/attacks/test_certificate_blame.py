@@ -15,12 +15,12 @@ from haptic_trio.pipeline.render import Renderer
 from haptic_trio.pipeline.validate import Validator
 from haptic_trio.validation_tests.fixtures import make_stores
 from haptic_trio.x509.bundles import bundle_of
-from tests.attacks.credentials import good_pair
+from tests.attacks.inputs.credentials import good_pair
 from tests.bad_inputs.world import stores_of
 from tests.gateway.objects import gateway_class, made
-from tests.support.haproxy import haproxy_binary
+from tests.support.components.rendering import library_config
 from tests.support.kubernetes import endpoint, endpoint_slice, service, tls_secret
-from tests.support.rendering import library_config
+from tests.support.processes.haproxy import haproxy_binary
 
 __all__ = ["haproxy_binary"]
 

@@ -14,13 +14,13 @@ from haptic_trio.config.model import Duration
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.validation_tests.fixtures import make_stores
-from tests.attacks.credentials import armored, der_of, good_pair, malformed_certificates, malformed_pairs
-from tests.attacks.shapes import sections
+from tests.attacks.inputs.credentials import armored, der_of, good_pair, malformed_certificates, malformed_pairs
+from tests.attacks.inputs.shapes import sections
 from tests.attacks.site import check, texts_of
 from tests.bad_inputs.world import LIBRARIES, stores_of
 from tests.gateway.objects import gateway_class, made
+from tests.support.components.rendering import library_config
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service, tls_secret
-from tests.support.rendering import library_config
 
 pytestmark = pytest.mark.haproxy
 

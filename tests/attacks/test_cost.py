@@ -1,6 +1,6 @@
 """What an object of the Gateway API costs grows with its size, and no faster, and so do further lists of Ingresses.
 
-`tests/libraries/test_linear_cost.py` has the paths, hosts and annotations of Ingresses.
+`tests/libraries/rendering/test_linear_cost.py` has the paths, hosts and annotations of Ingresses.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,13 +11,13 @@ import pytest
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.pipeline.render import Renderer
 from haptic_trio.validation_tests.fixtures import make_stores
-from tests.attacks.annotation_scenes import VENDORS
-from tests.attacks.mutations import tenant_of
-from tests.attacks.scenes import shared
-from tests.attacks.tenants import cluster
+from tests.attacks.inputs.annotation_scenes import VENDORS
+from tests.attacks.inputs.mutations import tenant_of
+from tests.attacks.inputs.scenes import shared
+from tests.attacks.inputs.tenants import cluster
 from tests.bad_inputs.world import HASH, LIBRARIES, secret, stores_of
+from tests.support.components.rendering import library_config
 from tests.support.kubernetes import ingress, path, rule
-from tests.support.rendering import library_config
 from tests.support.work import Work
 
 SIZES: Final = (20, 40, 60)

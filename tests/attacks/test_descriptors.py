@@ -15,10 +15,10 @@ from haptic_trio.k8s.resource import Resource
 from tests.attacks.rig import HOST, NGINX, Rig, rig
 from tests.features.harness import Site
 from tests.gateway.objects import made
-from tests.support.haproxy import haproxy_binary, instance_root
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
-from tests.support.ports import free_port
-from tests.support.traffic import PATIENCE
+from tests.support.processes.haproxy import haproxy_binary, instance_root
+from tests.support.processes.ports import free_port
+from tests.support.traffic.servers import PATIENCE
 
 __all__ = ["haproxy_binary", "instance_root"]
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.attacks.annotation_scenes import BESIDE, annotated
-from tests.attacks.mutations import (
+from tests.attacks.inputs.annotation_scenes import BESIDE, annotated
+from tests.attacks.inputs.mutations import (
     HOWS,
     Leaf,
     Mutation,
@@ -21,11 +21,11 @@ from tests.attacks.mutations import (
     table,
     tenant_of,
 )
-from tests.attacks.scenes import SCENES
-from tests.attacks.schema_fields import fields
-from tests.attacks.shapes import flags_from_data, shape
+from tests.attacks.inputs.scenes import SCENES
+from tests.attacks.inputs.schema_fields import fields
+from tests.attacks.inputs.shapes import flags_from_data, shape
+from tests.attacks.inputs.values import OTHER_TYPES, TEXTS
 from tests.attacks.site import Site, blame
-from tests.attacks.values import OTHER_TYPES, TEXTS
 
 pytestmark = pytest.mark.haproxy
 

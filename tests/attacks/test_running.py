@@ -8,8 +8,8 @@ import pytest
 from tests.attacks.rig import HOST, Rig, rig
 from tests.attacks.scenarios import ATTACKS, Attack
 from tests.features.harness import Site
-from tests.support.haproxy import haproxy_binary, instance_root
-from tests.support.ports import free_port
+from tests.support.processes.haproxy import haproxy_binary, instance_root
+from tests.support.processes.ports import free_port
 
 __all__ = ["haproxy_binary", "instance_root"]
 

@@ -4,11 +4,11 @@ import pytest
 
 from haptic_trio.pipeline.render import Renderer
 from haptic_trio.validation_tests.fixtures import make_stores
-from tests.attacks.scenes import SCENES, shared
-from tests.attacks.shapes import sections
-from tests.attacks.tenants import Scene, Tenant, cluster
+from tests.attacks.inputs.scenes import SCENES, shared
+from tests.attacks.inputs.shapes import sections
+from tests.attacks.inputs.tenants import Scene, Tenant, cluster
 from tests.bad_inputs.world import LIBRARIES, stores_of
-from tests.support.rendering import library_config
+from tests.support.components.rendering import library_config
 
 FEW, MANY = 1, 6
 

@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 from haptic_trio.k8s.resource import Resource
 from tests.bad_inputs.world import Case, World, evil
 from tests.support.kubernetes import tls_secret
-from tests.support.traffic import names_of
+from tests.support.traffic.servers import names_of
 
 pytestmark = pytest.mark.haproxy
 

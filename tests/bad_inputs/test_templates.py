@@ -9,8 +9,8 @@ from haptic_trio.dataplane.binary import find_haproxy
 from haptic_trio.pipeline.rejection.errors import RejectedError
 from tests.bad_inputs.world import NGINX, Case, World, annotated, evil, evil_route
 from tests.k8s.objects import service
+from tests.support.components.pipeline import Bench
 from tests.support.kubernetes import path
-from tests.support.pipeline import Bench
 
 pytestmark = pytest.mark.haproxy
 

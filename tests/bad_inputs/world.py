@@ -29,11 +29,11 @@ from haptic_trio.validation_tests.fixtures import make_stores
 from tests.bad_inputs.vocabulary import foreign_syntax
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, made, plural_of, route
 from tests.gateway.objects import rule as route_rule
+from tests.support.components.rendering import library_config
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, meta, path, rule, service
-from tests.support.ports import free_port
-from tests.support.proxy import running
-from tests.support.rendering import library_config
-from tests.support.traffic import Answer, ask, serving
+from tests.support.processes.ports import free_port
+from tests.support.traffic.proxy import running
+from tests.support.traffic.servers import Answer, ask, serving
 
 LIBRARIES = (
     "base",

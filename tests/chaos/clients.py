@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 import trio
 
-from tests.chaos.wanted import App, Wanted
+from tests.chaos.desired import App, Wanted
 
 PAUSE: Final = 0.01
 """Seconds between two requests of a client: the processors are for the programs under test."""

@@ -14,7 +14,7 @@ import trio
 from haptic_trio.dataplane.binary import clean_environment
 from haptic_trio.dataplane.endpoint import EndpointError
 from haptic_trio.dataplane.local.runtime import RuntimeClient
-from tests.support.ports import free_port
+from tests.support.processes.ports import free_port
 
 LIMIT: Final = 60.0
 _MAINTENANCE: Final = 1

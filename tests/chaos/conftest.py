@@ -3,7 +3,7 @@
 import pytest
 
 from tests.chaos.report import ROW, table
-from tests.support.haproxy import haproxy_binary, instance_root
+from tests.support.processes.haproxy import haproxy_binary, instance_root
 
 __all__ = ["haproxy_binary", "instance_root"]
 

@@ -15,8 +15,8 @@ import msgspec
 import trio
 
 from haptic_trio.dataplane.local.process import read_record, read_start_time
-from tests.support.launcher import wait_gone
-from tests.support.thousand import resident
+from tests.support.processes.launcher import wait_gone
+from tests.support.scenarios.thousand import resident
 
 END_LIMIT: Final = 60.0
 """Seconds that a program has to end after SIGTERM, however busy the machine is."""

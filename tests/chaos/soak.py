@@ -21,7 +21,7 @@ from tests.chaos.experiments.registry import choose_seed
 from tests.chaos.processes import descriptors_of, megabytes_of
 from tests.chaos.report import markdown
 from tests.chaos.world import Setup, World, running
-from tests.support.scrape import scrape
+from tests.support.traffic.scrape import scrape
 
 REPORT: Final = Path("build/soak.md")
 ROWS: Final = 20

@@ -16,17 +16,17 @@ import trustme
 from haptic_trio.dataplane.endpoint import EndpointError
 from tests.chaos.clients import Clients, Span
 from tests.chaos.comparison import differences, facts_of, fresh_haproxy, servers_of
+from tests.chaos.desired import SERVERS, App, Wanted
 from tests.chaos.network import Network, network_to
 from tests.chaos.processes import Instance, Limits, Program, descriptors_of, gone, living_instances, send
-from tests.chaos.wanted import SERVERS, App, Wanted
 from tests.features.harness import Site
 from tests.features.server_site import ServerSite
-from tests.support.agents import Authority
-from tests.support.api_server import ApiServer
-from tests.support.api_server import serving as serving_api
-from tests.support.haproxy import live_haproxies
-from tests.support.ports import free_port
-from tests.support.witness import start_answering
+from tests.support.api_server.server import ApiServer
+from tests.support.api_server.server import serving as serving_api
+from tests.support.components.agents import Authority
+from tests.support.processes.haproxy import live_haproxies
+from tests.support.processes.ports import free_port
+from tests.support.scenarios.witness import start_answering
 
 RECOVERY_LIMIT: Final = 120.0
 """Seconds after which a fault counts as not recovered from, however busy the machine is."""

@@ -16,7 +16,7 @@ import yaml
 from haptic_trio.k8s.resource import Resource
 from tests.chart.rendering import RELEASE, VALUE_SETS, Helm
 from tests.chart.watched import write_watched
-from tests.cluster.binaries import provide_helm
+from tests.cluster.control_plane.binaries import provide_helm
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 _WIDTH: Final = 130

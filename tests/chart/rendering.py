@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from haptic_trio.k8s.resource import Resource
-from tests.cluster.binaries import KUBERNETES, BinaryUnavailableError, find_helm, provide_helm
+from tests.cluster.control_plane.binaries import KUBERNETES, BinaryUnavailableError, find_helm, provide_helm
 
 CHART: Final = Path(__file__).parents[2] / "chart"
 VALUES: Final = Path(__file__).parent / "values"

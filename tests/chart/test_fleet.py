@@ -21,9 +21,9 @@ from tests.chart.test_install import (
     settings_of,
     unused_rules,
 )
-from tests.cluster.audit import read_requests
-from tests.cluster.client import Cluster, until
-from tests.cluster.manifests import deployment, service
+from tests.cluster.control_plane.audit import read_requests
+from tests.cluster.workloads.client import Cluster, until
+from tests.cluster.workloads.manifests import deployment, service
 
 pytestmark = [pytest.mark.cluster, pytest.mark.haproxy]
 TOO_MANY = 429

@@ -8,8 +8,8 @@ import trio
 
 from tests.chart.rendering import CHART, RELEASE, Helm, Settings, set_options
 from tests.chart.test_install import LIMIT, NAME, installed, settings_of
-from tests.cluster.client import Cluster
-from tests.cluster.orders import Executed
+from tests.cluster.control_plane.orders import Executed
+from tests.cluster.workloads.client import Cluster
 
 pytestmark = pytest.mark.cluster
 JSON_PATCH = "application/json-patch+json"

@@ -12,11 +12,11 @@ import trio
 from haptic_trio.k8s.resource import Resource
 from tests.chart.rendering import CHART, RELEASE, Helm, Settings, set_options
 from tests.chart.test_roles import RULES, each_rule
-from tests.cluster.api import APPLY, ApiError
-from tests.cluster.audit import Asked, read_requests
-from tests.cluster.certificates import WEBHOOK_CLIENT
-from tests.cluster.client import Cluster, until
-from tests.cluster.manifests import deployment, service
+from tests.cluster.control_plane.api import APPLY, ApiError
+from tests.cluster.control_plane.audit import Asked, read_requests
+from tests.cluster.control_plane.certificates import WEBHOOK_CLIENT
+from tests.cluster.workloads.client import Cluster, until
+from tests.cluster.workloads.manifests import deployment, service
 
 pytestmark = [pytest.mark.cluster, pytest.mark.haproxy]
 LIMIT = 180.0

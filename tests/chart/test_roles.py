@@ -11,7 +11,7 @@ from haptic_trio.config.load import load_config
 from haptic_trio.k8s.resource import Resource
 from tests.chart.operations import EVENTS, LEASES, Operation, denied, is_allowed, needed_operations
 from tests.chart.rendering import NAMESPACE, RELEASE, VALUE_SETS, Helm, find
-from tests.cluster.client import Cluster, until
+from tests.cluster.workloads.client import Cluster, until
 
 pytestmark = pytest.mark.cluster
 LIMIT = 90.0

@@ -7,8 +7,8 @@ import trio
 import yaml
 
 from tests.chart.rendering import CHART, RELEASE, VALUE_SETS, Helm, find, pod_of, set_options, workloads_of
-from tests.cluster.api import APPLY
-from tests.cluster.client import Cluster, until
+from tests.cluster.control_plane.api import APPLY
+from tests.cluster.workloads.client import Cluster, until
 
 pytestmark = pytest.mark.cluster
 LIMIT = 90.0

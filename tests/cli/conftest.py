@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from haptic_trio.demo.site import DemoPorts, write_site
-from tests.support.haproxy import haproxy_binary
+from tests.support.processes.haproxy import haproxy_binary
 
 __all__ = ["haproxy_binary"]
 

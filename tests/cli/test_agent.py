@@ -6,7 +6,7 @@ import pytest
 
 from haptic_trio.cli.serving.endpoints import make_agent_list
 from tests.cli.commands import invoke_cli
-from tests.support.agents import Authority
+from tests.support.components.agents import Authority
 
 
 def test_help_teaches_how_to_run_it() -> None:

@@ -6,11 +6,11 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from tests.cluster.binaries import BinaryUnavailableError, find_binaries, provide_binaries
-from tests.cluster.client import Cluster, connect_cluster
-from tests.cluster.namespaces import why_no_namespaces
+from tests.cluster.control_plane.binaries import BinaryUnavailableError, find_binaries, provide_binaries
+from tests.cluster.control_plane.state import State
+from tests.cluster.node.namespaces import why_no_namespaces
 from tests.cluster.rig import running_cluster
-from tests.cluster.state import State
+from tests.cluster.workloads.client import Cluster, connect_cluster
 
 
 def require_cluster() -> None:

@@ -4,7 +4,7 @@
     python -m tests.cluster.rig [--state DIR] run COMMAND...       in its network, with KUBECONFIG set
     python -m tests.cluster.rig [--state DIR] down                 end the one that runs
 
-Needs root (network, mount and process namespaces) and the programs of `python -m tests.cluster.binaries`.
+Needs root (network, mount and process namespaces) and the programs of `python -m tests.cluster.control_plane.binaries`.
 """
 
 import argparse
@@ -22,10 +22,10 @@ from typing import Final
 
 import trio
 
-from tests.cluster.client import Cluster, connect_cluster
-from tests.cluster.images import CHECKOUT
-from tests.cluster.namespaces import private_command, why_no_namespaces
-from tests.cluster.state import State, find_clusters, make_directory, read_state, start_of, write_owner
+from tests.cluster.control_plane.state import State, find_clusters, make_directory, read_state, start_of, write_owner
+from tests.cluster.node.images import CHECKOUT
+from tests.cluster.node.namespaces import private_command, why_no_namespaces
+from tests.cluster.workloads.client import Cluster, connect_cluster
 
 START_LIMIT: Final = 100.0
 END_LIMIT: Final = 15.0
@@ -92,7 +92,7 @@ def up(directory: Path | None, nodes: str, *, until_eof: bool) -> None:
     listener = socket.create_server(("127.0.0.1", 0), backlog=128)
     listener.set_inheritable(True)
     arguments = ["--state", str(state), "--listener", str(listener.fileno()), "--nodes", nodes]
-    inner = [sys.executable, "-m", "tests.cluster.inside", *arguments, *(["--until-eof"] if until_eof else [])]
+    inner = [sys.executable, "-m", "tests.cluster.node.inside", *arguments, *(["--until-eof"] if until_eof else [])]
     command = private_command(*inner)
     os.execvp(command[0], command)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.cluster.client import Cluster, until
-from tests.cluster.controllers import Site, installed
+from tests.cluster.workloads.client import Cluster, until
+from tests.cluster.workloads.controllers import Site, installed
 
 pytestmark = pytest.mark.cluster
 LIMIT = 180.0

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.binaries import BinaryUnavailableError, find_coraza_agent, provide_coraza_agent
-from tests.support.haproxy_versions import VersionUnavailableError, is_required, provide
-from tests.support.ports import free_port
-from tests.support.proxy import running
-from tests.support.rendering import render
+from tests.cluster.control_plane.binaries import BinaryUnavailableError, find_coraza_agent, provide_coraza_agent
+from tests.support.components.rendering import render
+from tests.support.processes.haproxy_versions import VersionUnavailableError, is_required, provide
+from tests.support.processes.ports import free_port
+from tests.support.traffic.proxy import running
 
 pytestmark = [pytest.mark.cluster, pytest.mark.haproxy]
 

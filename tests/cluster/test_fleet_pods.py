@@ -12,10 +12,10 @@ import trio
 from haptic_trio.fleet.providers.pod_objects import MARK, SERVING, read_record, read_time
 from haptic_trio.fleet.providers.pods import LAME_DUCK
 from haptic_trio.k8s.resource import Resource
-from tests.cluster.audit import read_requests
-from tests.cluster.client import Cluster, until
-from tests.cluster.controllers import RULES, Site, installing
-from tests.cluster.traffic import flowing
+from tests.cluster.control_plane.audit import read_requests
+from tests.cluster.workloads.client import Cluster, until
+from tests.cluster.workloads.controllers import RULES, Site, installing
+from tests.cluster.workloads.traffic import flowing
 
 pytestmark = pytest.mark.cluster
 LIMIT = 180.0

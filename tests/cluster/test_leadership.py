@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.cluster.client import Cluster
-from tests.cluster.controllers import installed
+from tests.cluster.workloads.client import Cluster
+from tests.cluster.workloads.controllers import installed
 
 pytestmark = pytest.mark.cluster
 LIMIT = 180.0

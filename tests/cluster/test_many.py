@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.cluster.client import Cluster, until
-from tests.cluster.controllers import Site, installed
-from tests.cluster.etcd import remove_all, write_objects
-from tests.cluster.interruption import Interruptions
-from tests.cluster.traffic import flowing
+from tests.cluster.control_plane.etcd import remove_all, write_objects
+from tests.cluster.workloads.client import Cluster, until
+from tests.cluster.workloads.controllers import Site, installed
+from tests.cluster.workloads.interruption import Interruptions
+from tests.cluster.workloads.traffic import flowing
 
 pytestmark = pytest.mark.cluster
 LIMIT = 240.0

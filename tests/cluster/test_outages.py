@@ -9,12 +9,12 @@ import pytest
 import trio
 
 from haptic_trio.k8s.resource import Resource
-from tests.cluster.audit import read_requests
-from tests.cluster.client import Cluster, until
-from tests.cluster.controllers import Site, installed
-from tests.cluster.etcd import remove_objects, write_objects
-from tests.cluster.interruption import Interruptions
-from tests.cluster.traffic import flowing
+from tests.cluster.control_plane.audit import read_requests
+from tests.cluster.control_plane.etcd import remove_objects, write_objects
+from tests.cluster.workloads.client import Cluster, until
+from tests.cluster.workloads.controllers import Site, installed
+from tests.cluster.workloads.interruption import Interruptions
+from tests.cluster.workloads.traffic import flowing
 
 pytestmark = pytest.mark.cluster
 LIMIT = 180.0

@@ -7,10 +7,10 @@ import pytest
 import trio
 
 from haptic_trio.k8s.resource import Resource
-from tests.cluster.client import Cluster
-from tests.cluster.controllers import RULES, Site, installed
-from tests.cluster.manifests import deployment, secret, service
-from tests.cluster.traffic import flowing
+from tests.cluster.workloads.client import Cluster
+from tests.cluster.workloads.controllers import RULES, Site, installed
+from tests.cluster.workloads.manifests import deployment, secret, service
+from tests.cluster.workloads.traffic import flowing
 
 pytestmark = pytest.mark.cluster
 LIMIT = 180.0

@@ -7,8 +7,8 @@ import pytest
 import trio
 
 from haptic_trio.k8s.resource import Resource
-from tests.cluster.client import Cluster, until
-from tests.cluster.controllers import Site, installed
+from tests.cluster.workloads.client import Cluster, until
+from tests.cluster.workloads.controllers import Site, installed
 
 pytestmark = pytest.mark.cluster
 LIMIT = 180.0

@@ -12,12 +12,12 @@ import trio
 import trustme
 
 from haptic_trio.k8s.resource import Resource
-from tests.cluster.client import Cluster, until
-from tests.cluster.controllers import LEASE_DURATION, Site, backend, installed
-from tests.cluster.manifests import service
-from tests.cluster.traffic import Answer, BadAnswerError, flowing, send_request
+from tests.cluster.workloads.client import Cluster, until
+from tests.cluster.workloads.controllers import LEASE_DURATION, Site, backend, installed
+from tests.cluster.workloads.manifests import service
+from tests.cluster.workloads.traffic import Answer, BadAnswerError, flowing, send_request
 from tests.support.kubernetes import tls_secret
-from tests.support.traffic import dns_names
+from tests.support.traffic.servers import dns_names
 
 pytestmark = pytest.mark.cluster
 LIMIT = 180.0

@@ -9,8 +9,9 @@ import httpx
 import pytest
 import trio
 
-from tests.cluster.client import Cluster, until
-from tests.cluster.reviewing import (
+from tests.cluster.test_status import events_about
+from tests.cluster.workloads.client import Cluster, until
+from tests.cluster.workloads.reviewing import (
     PORT,
     REJECTED,
     Reviewed,
@@ -18,7 +19,6 @@ from tests.cluster.reviewing import (
     reviewed,
     samples_of,
 )
-from tests.cluster.test_status import events_about
 
 pytestmark = pytest.mark.cluster
 LIMIT = 180.0

@@ -7,7 +7,7 @@ import sys
 from ipaddress import IPv4Address, IPv4Interface
 from typing import Final
 
-from tests.cluster.netlink import Netlink
+from tests.cluster.node.netlink import Netlink
 
 CARD: Final = "eth0"
 POOL: Final = tuple(str(IPv4Address("10.244.200.1") + number) for number in range(100))

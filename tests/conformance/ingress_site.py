@@ -11,10 +11,10 @@ import msgspec
 import trio
 
 from haptic_trio.k8s.resource import Resource
-from tests.cluster.client import Cluster, connect_cluster, until
-from tests.cluster.controllers import Site
-from tests.cluster.manifests import pod, service
-from tests.cluster.state import State
+from tests.cluster.control_plane.state import State
+from tests.cluster.workloads.client import Cluster, connect_cluster, until
+from tests.cluster.workloads.controllers import Site
+from tests.cluster.workloads.manifests import pod, service
 
 TLS_HOST: Final = "foo.bar.test"
 ABSENT: Final = "-"

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from tests.cluster.binaries import (
+from tests.cluster.control_plane.binaries import (
     UNAVAILABLE,
     BinaryUnavailableError,
     go_environment,

@@ -20,11 +20,11 @@ import trio
 
 from haptic_trio import __version__
 from haptic_trio.dataplane.binary import find_haproxy, probe_version
-from tests.cluster.binaries import UNAVAILABLE, BinaryUnavailableError, provide_binaries
-from tests.cluster.client import Cluster
-from tests.cluster.images import CHECKOUT
-from tests.cluster.namespaces import why_no_namespaces
+from tests.cluster.control_plane.binaries import UNAVAILABLE, BinaryUnavailableError, provide_binaries
+from tests.cluster.node.images import CHECKOUT
+from tests.cluster.node.namespaces import why_no_namespaces
 from tests.cluster.rig import open_cluster
+from tests.cluster.workloads.client import Cluster
 from tests.conformance.programs import CHANNEL, VERSION, Programs, provide_programs
 from tests.conformance.site import GatewaySite
 from tests.conformance.suite import Run, Wanted, run_suite

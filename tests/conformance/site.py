@@ -11,9 +11,9 @@ import yaml
 from haptic_trio.dataplane.agent.tls import TlsFiles
 from haptic_trio.deployment.pods import AGENT_NAME
 from haptic_trio.k8s.resource import Resource
-from tests.cluster.client import Cluster
-from tests.cluster.controllers import Site
-from tests.cluster.manifests import secret, service
+from tests.cluster.workloads.client import Cluster
+from tests.cluster.workloads.controllers import Site
+from tests.cluster.workloads.manifests import secret, service
 from tests.conformance.addresses import POOL, STATIC
 from tests.conformance.programs import Programs
 

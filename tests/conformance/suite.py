@@ -11,7 +11,7 @@ import msgspec
 import trio
 
 from haptic_trio import __version__
-from tests.cluster.client import Cluster
+from tests.cluster.workloads.client import Cluster
 from tests.conformance.addresses import STATIC, UNUSABLE
 from tests.conformance.programs import Programs
 from tests.conformance.site import GATEWAY_CLASS

@@ -15,15 +15,15 @@ import pytest
 import trio
 
 from haptic_trio.k8s.resource import Resource
-from tests.cluster.api import MERGE, Mirror
-from tests.cluster.binaries import BinaryUnavailableError
-from tests.cluster.client import until
+from tests.cluster.control_plane.api import MERGE, Mirror
+from tests.cluster.control_plane.binaries import BinaryUnavailableError
 from tests.cluster.fixtures import require_cluster
-from tests.cluster.manifests import deployment, service
 from tests.cluster.rig import open_cluster
+from tests.cluster.workloads.client import until
+from tests.cluster.workloads.manifests import deployment, service
 from tests.conformance.programs import Programs, find_programs
 from tests.conformance.site import GATEWAY_CLASS, GatewaySite
-from tests.support.haproxy_versions import VersionUnavailableError, provide
+from tests.support.processes.haproxy_versions import VersionUnavailableError, provide
 
 pytestmark = [pytest.mark.cluster, pytest.mark.haproxy, pytest.mark.soak]
 VERSION = "3.4"

@@ -11,9 +11,9 @@ import httpx
 import pytest
 import trio
 
-from tests.cluster.client import Cluster, until
-from tests.cluster.manifests import deployment, pod, service
-from tests.cluster.state import State
+from tests.cluster.control_plane.state import State
+from tests.cluster.workloads.client import Cluster, until
+from tests.cluster.workloads.manifests import deployment, pod, service
 from tests.conformance.ingress_site import (
     ABSENT,
     SETTLE_LIMIT,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.binaries import BinaryUnavailableError
+from tests.cluster.control_plane.binaries import BinaryUnavailableError
 from tests.conformance.programs import find_programs
 from tests.conformance.run import is_whole, parse_arguments, wanted_of, write_documents
 from tests.conformance.suite import Run, Wanted, suite_arguments

@@ -11,8 +11,8 @@ from haptic_trio.commentator import STORIES
 from haptic_trio.console.recorder import MOST_EVENTS, Recorder
 from haptic_trio.console.timeline import cycles_of
 from haptic_trio.errors import Problem
-from tests.support.endpoints import generation
-from tests.support.facts import example_of
+from tests.support.components.endpoints import generation
+from tests.support.messages import example_of
 
 
 class Clock:

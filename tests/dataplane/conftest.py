@@ -1,5 +1,5 @@
 """Fixtures of the dataplane tests."""
 
-from tests.support.haproxy import haproxy_binary, instance_root
+from tests.support.processes.haproxy import haproxy_binary, instance_root
 
 __all__ = ["haproxy_binary", "instance_root"]

@@ -15,9 +15,9 @@ from haptic_trio.dataplane.agent.endpoint import RemoteAgent
 from haptic_trio.dataplane.agent.messages import ErrorCode
 from haptic_trio.dataplane.agent.tls import RenewedContext, TlsFiles, TlsFilesError
 from haptic_trio.dataplane.endpoint import EndpointError, EndpointUnreachableError
-from tests.support.agents import Authority, Serving, refused, serving
-from tests.support.endpoints import MemoryEndpoint
-from tests.support.haproxy import answering
+from tests.support.components.agents import Authority, Serving, refused, serving
+from tests.support.components.endpoints import MemoryEndpoint
+from tests.support.processes.haproxy import answering
 
 
 @asynccontextmanager

@@ -15,9 +15,9 @@ from haptic_trio.dataplane.agent.messages import StageAnswer, StageRequest, Stor
 from haptic_trio.dataplane.endpoint import EndpointInfo
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import Generation
-from tests.support.agents import AgentProcess, Authority, agent_process, remote_agent, until
-from tests.support.haproxy import answering, backend, fetch, forwarding, wait_for_body
-from tests.support.ports import free_port
+from tests.support.components.agents import AgentProcess, Authority, agent_process, remote_agent, until
+from tests.support.processes.haproxy import answering, backend, fetch, forwarding, wait_for_body
+from tests.support.processes.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 

@@ -22,8 +22,8 @@ from haptic_trio.dataplane.binary import probe_version
 from haptic_trio.dataplane.local.instance import LocalAgent
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import FileKind, Generation, make_file
-from tests.support.haproxy import build_generation, instances
-from tests.support.ports import free_port
+from tests.support.processes.haproxy import build_generation, instances
+from tests.support.processes.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 

@@ -13,7 +13,7 @@ import trio.testing
 
 from haptic_trio.dataplane.local.directory_lock import InstanceLockedError, lock_directory
 from haptic_trio.dataplane.sync import sync_endpoint
-from tests.support.haproxy import (
+from tests.support.processes.haproxy import (
     answering,
     fetch,
     instances,
@@ -22,7 +22,7 @@ from tests.support.haproxy import (
     paths_named,
     wait_for_body,
 )
-from tests.support.ports import free_port
+from tests.support.processes.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 

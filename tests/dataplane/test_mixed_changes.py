@@ -11,8 +11,8 @@ from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.operations import Plan
 from tests.dataplane.test_patches import servers_of, site
-from tests.support.haproxy import backend, fetch, instances, kill_and_wait_for_next, wait_for_body
-from tests.support.ports import free_port
+from tests.support.processes.haproxy import backend, fetch, instances, kill_and_wait_for_next, wait_for_body
+from tests.support.processes.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 

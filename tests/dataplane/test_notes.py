@@ -7,7 +7,15 @@ import pytest
 from haptic_trio.dataplane.local.files.instance_directory import GenerationFiles
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.delta import make_delta
-from tests.support.generation_files import Crash, crash_at, deploy, generation, loadable, make_disk_quick, opened
+from tests.support.components.generation_files import (
+    Crash,
+    crash_at,
+    deploy,
+    generation,
+    loadable,
+    make_disk_quick,
+    opened,
+)
 
 
 @pytest.fixture(autouse=True)

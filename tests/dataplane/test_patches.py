@@ -17,7 +17,7 @@ from haptic_trio.dataplane.local.runtime import RuntimeClient
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import FileKind, Generation, make_file
 from haptic_trio.haproxy.runtime.replies import ServerState, parse_servers_state
-from tests.support.haproxy import (
+from tests.support.processes.haproxy import (
     BASE,
     backend,
     bodies_of,
@@ -27,7 +27,7 @@ from tests.support.haproxy import (
     kill_and_wait_for_next,
     wait_for_body,
 )
-from tests.support.ports import free_port
+from tests.support.processes.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 

@@ -6,7 +6,7 @@ import trio.testing
 from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.dataplane.presence import LOST_AFTER, SILENCE_REPORTED, FixedEndpoints, Presence, Renewal
 from tests.k8s.api_cluster import Reports
-from tests.support.endpoints import MemoryEndpoint
+from tests.support.components.endpoints import MemoryEndpoint
 
 
 async def test_silence_is_reported_and_then_the_endpoint_is_lost(autojump_clock: trio.testing.MockClock) -> None:

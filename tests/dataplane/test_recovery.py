@@ -23,9 +23,9 @@ from haptic_trio.dataplane.local.runtime import RuntimeClient
 from haptic_trio.dataplane.local.supervisor import Supervisor
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import Generation
-from tests.support.haproxy import answering, fetch, instances, mapping, paths_named, wait_for_body
-from tests.support.ports import free_port
-from tests.support.scripts import script
+from tests.support.processes.haproxy import answering, fetch, instances, mapping, paths_named, wait_for_body
+from tests.support.processes.ports import free_port
+from tests.support.processes.scripts import script
 
 pytestmark = pytest.mark.haproxy
 
@@ -276,7 +276,7 @@ async def test_haproxy_survives_a_killed_controller_and_is_adopted(instance_root
     program = (
         "import sys, trio\n"
         "from pathlib import Path\n"
-        "from tests.support.haproxy import answering, instances\n"
+        "from tests.support.processes.haproxy import answering, instances\n"
         "async def main():\n"
         f"    async with instances(Path({str(instance_root)!r}), Path({str(haproxy_binary)!r})) as (agent,):\n"
         f"        await agent.activate(answering({port}, 'one'))\n"

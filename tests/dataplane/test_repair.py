@@ -20,9 +20,9 @@ from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.capabilities import capabilities_of
 from haptic_trio.haproxy.plan.operations import Operation, Removal
 from tests.dataplane.test_patches import RESPONSE, ask_until_accepted, denying, servers_of, site
-from tests.support.haproxy import BASE, backend, bodies_of, build_generation, instances
-from tests.support.ports import free_port
-from tests.support.scripts import script
+from tests.support.processes.haproxy import BASE, backend, bodies_of, build_generation, instances
+from tests.support.processes.ports import free_port
+from tests.support.processes.scripts import script
 
 
 async def send_commands(root: Path, *commands: str) -> None:

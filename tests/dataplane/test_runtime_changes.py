@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from haptic_trio.dataplane.binary import probe_version
-from tests.support.runtime_changes import VERSIONS, perform, read_column
+from tests.support.scenarios.runtime_changes import VERSIONS, perform, read_column
 
 
 @pytest.mark.haproxy

@@ -15,7 +15,7 @@ from haptic_trio.dataplane.endpoint import (
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.operations import Plan
-from tests.support.haproxy import answering, forwarding, mapping
+from tests.support.processes.haproxy import answering, forwarding, mapping
 
 
 class FakeEndpoint:

@@ -14,8 +14,8 @@ from haptic_trio.dataplane.local.check import CheckDirectory
 from haptic_trio.dataplane.local.files.instance_directory import GenerationFiles
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import Generation
-from tests.support.haproxy import instances, mapping
-from tests.support.ports import free_port
+from tests.support.processes.haproxy import instances, mapping
+from tests.support.processes.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from haptic_trio.demo.check import find_processes
-from tests.support.haproxy import fetch
+from tests.support.processes.haproxy import fetch
 
 pytestmark = pytest.mark.haproxy
 

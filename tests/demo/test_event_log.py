@@ -3,7 +3,7 @@
 import trio
 import trio.testing
 
-from haptic_trio.demo.facts import FactLog
+from haptic_trio.demo.event_log import FactLog
 from haptic_trio.messages import EndpointLost, LeadershipChanged
 
 

@@ -21,7 +21,7 @@ from haptic_trio.messages import (
     InstanceDeployed,
     InstanceFailed,
 )
-from tests.support.endpoints import MemoryEndpoint, generation, sync_in_memory
+from tests.support.components.endpoints import MemoryEndpoint, generation, sync_in_memory
 
 
 class Rig:

@@ -7,7 +7,7 @@ from haptic_trio.channels import EventBuffer, Latest
 from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.deployment.discovery import run_discovery
 from haptic_trio.messages import EndpointLost, EndpointsDiscovered
-from tests.support.endpoints import MemoryEndpoint
+from tests.support.components.endpoints import MemoryEndpoint
 
 ONE, TWO = MemoryEndpoint("one"), MemoryEndpoint("two")
 

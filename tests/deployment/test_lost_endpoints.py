@@ -9,7 +9,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from haptic_trio.messages import EndpointsDiscovered
 from tests.deployment.test_deployer import Rig
-from tests.support.endpoints import MemoryEndpoint, generation
+from tests.support.components.endpoints import MemoryEndpoint, generation
 
 
 @pytest.fixture

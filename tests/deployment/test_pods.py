@@ -20,13 +20,13 @@ from haptic_trio.dataplane.dataplaneapi.endpoint import DataplaneApiEndpoint
 from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.deployment.pods import AGENT_NAME, AgentAccess, FoundPod, PodEndpoints, PodTarget, find_pod
 from haptic_trio.k8s.resource import Resource
-from tests.dataplane.test_dataplaneapi_network import serve as serve_dataplaneapi
+from tests.dataplane.dataplaneapi.test_network import serve as serve_dataplaneapi
 from tests.k8s.api_cluster import Reports
-from tests.support.agents import Authority, Serving, serving
-from tests.support.cluster import MemoryCluster
-from tests.support.dataplaneapi import PASSWORD, FakeDataplaneApi
-from tests.support.endpoints import MemoryEndpoint, generation
-from tests.support.ports import free_port
+from tests.support.components.agents import Authority, Serving, serving
+from tests.support.components.cluster import MemoryCluster
+from tests.support.components.endpoints import MemoryEndpoint, generation
+from tests.support.dataplaneapi.server import PASSWORD, FakeDataplaneApi
+from tests.support.processes.ports import free_port
 
 
 def make_pod(name: str, address: str | None = "127.0.0.1", *, uid: str = "1", **more: Any) -> Resource:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from haptic_trio.dataplane.endpoint import SyncResult
 from haptic_trio.deployment.rounds import Rounds, Target
 from haptic_trio.messages import DeploymentCompleted, DeploymentReason, DeploymentScheduled
-from tests.support.endpoints import MemoryEndpoint, generation
+from tests.support.components.endpoints import MemoryEndpoint, generation
 
 ENDPOINTS = tuple(MemoryEndpoint(name) for name in ("one", "two", "three"))
 

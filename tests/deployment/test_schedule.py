@@ -20,7 +20,7 @@ from haptic_trio.messages import (
     Standing,
     ValidationFailed,
 )
-from tests.support.endpoints import MemoryEndpoint, generation
+from tests.support.components.endpoints import MemoryEndpoint, generation
 
 INTERVAL = 5.0
 

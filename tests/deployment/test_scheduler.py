@@ -22,7 +22,7 @@ from haptic_trio.messages import (
     Reason,
     ValidationFailed,
 )
-from tests.support.endpoints import MemoryEndpoint, generation
+from tests.support.components.endpoints import MemoryEndpoint, generation
 
 ONE = MemoryEndpoint("one")
 TWO = MemoryEndpoint("two")

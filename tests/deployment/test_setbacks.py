@@ -28,7 +28,7 @@ from haptic_trio.messages import (
     Reason,
     ValidationFailed,
 )
-from tests.support.endpoints import MemoryEndpoint, generation
+from tests.support.components.endpoints import MemoryEndpoint, generation
 
 INTERVAL = 0.1
 """`minDeploymentInterval`, as short as a user can wish for."""

@@ -1,7 +1,7 @@
 """An endpoint is verified once in an interval, and at the begin of each term."""
 
 from haptic_trio.deployment.verification import Verification
-from tests.support.endpoints import MemoryEndpoint
+from tests.support.components.endpoints import MemoryEndpoint
 
 INTERVAL = 60.0
 

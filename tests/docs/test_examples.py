@@ -6,7 +6,7 @@ import pytest
 
 from tests.docs.configurations import PART, problems_of
 from tests.docs.markdown import DOCS, ROOT, Block, all_pages, blocks_of, shown
-from tests.support.haproxy import haproxy_binary
+from tests.support.processes.haproxy import haproxy_binary
 
 __all__ = ["haproxy_binary"]
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.docs.console import Session, require_tools
 from tests.docs.markdown import DOCS, ROOT, blocks_of
-from tests.support.haproxy import haproxy_binary, instance_root
+from tests.support.processes.haproxy import haproxy_binary, instance_root
 
 __all__ = ["haproxy_binary", "instance_root"]
 

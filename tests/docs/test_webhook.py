@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from tests.cluster.certificates import Certificates
-from tests.cluster.control_plane import write_admission
+from tests.cluster.control_plane.certificates import Certificates
+from tests.cluster.control_plane.processes import write_admission
 from tests.docs.configurations import PART
 from tests.docs.markdown import DOCS, blocks_of
 

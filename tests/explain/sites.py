@@ -13,8 +13,8 @@ from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
+from tests.support.components.rendering import KINDS, library_config
 from tests.support.kubernetes import tls_secret
-from tests.support.rendering import KINDS, library_config
 
 AUTHORITY = trustme.CA()
 

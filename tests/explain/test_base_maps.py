@@ -21,9 +21,9 @@ from haptic_trio.explain.routes import explain_route
 from haptic_trio.haproxy.config.maps import parse_map_file
 from tests.explain.sites import Workshop
 from tests.support.kubernetes import ingress, path, rule, service, service_backend
-from tests.support.ports import free_port
-from tests.support.proxy import check, running
-from tests.support.traffic import ask
+from tests.support.processes.ports import free_port
+from tests.support.traffic.proxy import check, running
+from tests.support.traffic.servers import ask
 
 REPORT = (
     '    http-request return status 200 content-type text/plain lf-string "%[var(txn.backend)]" if { always_true }\n'

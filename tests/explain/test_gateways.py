@@ -19,9 +19,9 @@ from haptic_trio.validation_tests.fixtures import make_stores
 from tests.explain.sites import site_of_render
 from tests.gateway.objects import gateway, gateway_class, plural_of, route, rule, service
 from tests.gateway.serving import Authority, endpoints, secret, served
-from tests.support.ports import free_port
-from tests.support.rendering import library_config
-from tests.support.traffic import ask, serving
+from tests.support.components.rendering import library_config
+from tests.support.processes.ports import free_port
+from tests.support.traffic.servers import ask, serving
 
 PAIR = {"certificateRefs": [{"name": "pair"}]}
 

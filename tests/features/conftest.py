@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from tests.features.harness import Site
-from tests.support.haproxy import haproxy_binary, instance_root
-from tests.support.ports import free_port
+from tests.support.processes.haproxy import haproxy_binary, instance_root
+from tests.support.processes.ports import free_port
 
 __all__ = ["haproxy_binary", "instance_root"]
 

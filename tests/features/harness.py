@@ -15,10 +15,10 @@ import yaml
 from haptic_trio.cli.inputs.options import InputOptions, make_input
 from haptic_trio.cli.serve import ServeOptions, Serving, run_serve
 from haptic_trio.dataplane.endpoint import EndpointInfo
-from haptic_trio.demo.facts import FactLog
+from haptic_trio.demo.event_log import FactLog
 from haptic_trio.messages import InstanceDeployed, ReconcileCompleted, ReconcileFailed, ReconcileTriggered
 from haptic_trio.stages.process import IterationState
-from tests.support.haproxy import backend
+from tests.support.processes.haproxy import backend
 
 Fact = TypeVar("Fact", bound=msgspec.Struct)
 

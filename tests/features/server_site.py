@@ -6,7 +6,7 @@ from typing import Any
 
 from haptic_trio.cli.inputs.options import InputOptions, make_input
 from tests.features.harness import Site
-from tests.support.api_server import ApiServer
+from tests.support.api_server.server import ApiServer
 
 
 class ServerSite(Site):

@@ -9,10 +9,10 @@ import trio
 from haptic_trio.messages import IterationEnded, ProblemsReported, StageReached
 from tests.features.harness import LIMIT, Running, Traffic, controller, serving_web
 from tests.features.server_site import ServerSite
-from tests.support.api_server import serving
-from tests.support.haproxy import backend
-from tests.support.ports import free_port
-from tests.support.scrape import ask, scrape
+from tests.support.api_server.server import serving
+from tests.support.processes.haproxy import backend
+from tests.support.processes.ports import free_port
+from tests.support.traffic.scrape import ask, scrape
 
 pytestmark = pytest.mark.haproxy
 

@@ -23,7 +23,7 @@ from haptic_trio.cli.console_client import (
 )
 from haptic_trio.messages import InstanceDeployed, Quarantined, StageReached
 from tests.features.harness import Running, Site, controller, ingress, service, serving_web
-from tests.support.haproxy import backend
+from tests.support.processes.haproxy import backend
 
 pytestmark = pytest.mark.haproxy
 

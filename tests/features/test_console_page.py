@@ -12,7 +12,7 @@ import trio
 
 from haptic_trio.cli.console_client import find_console
 from tests.features.harness import Running, Site, ingress, service, serving_web
-from tests.support.chromium import Page, fetch_chromium, find_chromium, open_page
+from tests.support.processes.chromium import Page, fetch_chromium, find_chromium, open_page
 
 pytestmark = pytest.mark.haproxy
 
@@ -28,7 +28,7 @@ def chromium() -> Path:
     """A browser; without one the test is skipped, or, under HAPTIC_REQUIRE_CHROMIUM=1, one is fetched."""
     found = fetch_chromium() if os.environ.get("HAPTIC_REQUIRE_CHROMIUM") == "1" else find_chromium()
     if found is None:
-        pytest.skip("there is no Chromium: python -m tests.support.chromium fetches one")
+        pytest.skip("there is no Chromium: python -m tests.support.processes.chromium fetches one")
     return found
 
 

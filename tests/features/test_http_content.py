@@ -21,8 +21,8 @@ from haptic_trio.messages import (
     StageReached,
 )
 from tests.features.harness import Running, Site, controller
-from tests.support.haproxy import backend
-from tests.support.web import Page, Web, serving_pages
+from tests.support.processes.haproxy import backend
+from tests.support.traffic.web import Page, Web, serving_pages
 
 pytestmark = pytest.mark.haproxy
 

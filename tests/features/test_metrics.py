@@ -16,10 +16,10 @@ from haptic_trio.messages import ConfigInvalid, EndpointsDiscovered, InstanceDep
 from tests.chart.promql import parse
 from tests.features.harness import LIMIT, Running, Site, controller, serving_web
 from tests.features.harness import ingress as make_ingress
-from tests.support.haproxy import backend
-from tests.support.ports import free_port
-from tests.support.scrape import Scrape
-from tests.support.scrape import scrape as ask_for_metrics
+from tests.support.processes.haproxy import backend
+from tests.support.processes.ports import free_port
+from tests.support.traffic.scrape import Scrape
+from tests.support.traffic.scrape import scrape as ask_for_metrics
 from tools.docgen.metrics import all_families
 
 pytestmark = pytest.mark.haproxy

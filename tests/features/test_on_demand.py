@@ -14,9 +14,9 @@ from haptic_trio.demo.certificate import DemoCertificate, make_certificate
 from haptic_trio.messages import Quarantined, Released
 from tests.features.harness import LIMIT, Running, controller, ingress
 from tests.features.server_site import ServerSite
-from tests.support.api_server import serving
-from tests.support.haproxy import backend
-from tests.support.ports import free_port
+from tests.support.api_server.server import serving
+from tests.support.processes.haproxy import backend
+from tests.support.processes.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 

@@ -16,7 +16,7 @@ from haptic_trio.messages import (
 )
 from tests.features.harness import Site, Traffic, controller, serving_web
 from tests.features.harness import service as make_service
-from tests.support.haproxy import backend
+from tests.support.processes.haproxy import backend
 
 pytestmark = pytest.mark.haproxy
 

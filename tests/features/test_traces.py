@@ -7,8 +7,8 @@ import trio
 
 from haptic_trio.messages import ConfigValidated, ReconcileTriggered
 from tests.features.harness import LIMIT, Site, controller
-from tests.support.haproxy import backend
-from tests.support.otlp import receiving
+from tests.support.processes.haproxy import backend
+from tests.support.traffic.otlp import receiving
 
 pytestmark = pytest.mark.haproxy
 

@@ -21,7 +21,7 @@ from haptic_trio.k8s.resource import Resource
 from haptic_trio.metrics import Families
 from haptic_trio.webhook.server import WebhookOptions
 from tests.features.harness import LIMIT, Running, Site, controller, ingress
-from tests.support.haproxy import backend
+from tests.support.processes.haproxy import backend
 
 pytestmark = pytest.mark.haproxy
 INGRESSES = {"group": "networking.k8s.io", "version": "v1", "resource": "ingresses"}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from tests.support.haproxy import haproxy_binary, instance_root
+from tests.support.processes.haproxy import haproxy_binary, instance_root
 
 __all__ = ["haproxy_binary", "instance_root", "quiet"]
 

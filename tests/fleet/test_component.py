@@ -10,7 +10,7 @@ from haptic_trio.channels import Latest
 from haptic_trio.fleet.component import DesiredGroups, run_fleet
 from haptic_trio.fleet.model import EventType, GroupKey, InstanceState, Reason, ReconcileEvent
 from haptic_trio.fleet.reconciler import FleetSnapshot
-from tests.fleet.fake_provider import SPEC, WEB, FakeFleet
+from tests.fleet.rig.fake_provider import SPEC, WEB, FakeFleet
 
 
 async def start(

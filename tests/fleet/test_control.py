@@ -20,7 +20,7 @@ from haptic_trio.fleet.model import (
 )
 from haptic_trio.fleet.reconciler import FleetSnapshot, GroupSnapshot
 from haptic_trio.fleet.status import FleetStatus, describe_fleet
-from tests.support.endpoints import MemoryEndpoint
+from tests.support.components.endpoints import MemoryEndpoint
 
 KEY = GroupKey("local")
 SPEC = GroupSpec(key=KEY, size=2, config_hash="1")

@@ -5,7 +5,7 @@ from trio.testing import MockClock
 
 from haptic_trio.fleet.model import InstanceState, ProviderStatus, Reason, RetryableError
 from haptic_trio.workqueue.outcome import PermanentError
-from tests.fleet.fake_provider import SPEC, FakeFleet
+from tests.fleet.rig.fake_provider import SPEC, FakeFleet
 
 
 async def test_a_removal_that_fails_permanently_waits_for_another_specification(autojump_clock: MockClock) -> None:

@@ -14,7 +14,7 @@ from haptic_trio.fleet.group_state import CreateGate, GroupState, Notice
 from haptic_trio.fleet.groups import GroupStates
 from haptic_trio.fleet.model import GroupSpec, InstanceState, ProviderStatus
 from haptic_trio.fleet.plan import plan
-from tests.fleet.world import GROUP, Thing, World, drive
+from tests.fleet.rig.world import GROUP, Thing, World, drive
 
 EXAMPLES = max(2_000, settings.default.max_examples if settings.default else 0)
 GRACE = 60.0

@@ -14,9 +14,9 @@ from haptic_trio.fleet.desired_state import DesiredGroup
 from haptic_trio.fleet.model import EventType, GroupKey, InstanceState, ReconcileEvent
 from haptic_trio.fleet.owner import FixedSizeError, FleetOwner, NotLeadingError
 from haptic_trio.messages import ConfigValidated, FleetChanged, InstanceDraining, LeadershipChanged
-from tests.fleet.fake_provider import FakeProvider, clock
-from tests.fleet.memory_store import MemoryStore
-from tests.support.facts import drain, example_of
+from tests.fleet.rig.fake_provider import FakeProvider, clock
+from tests.fleet.rig.memory_store import MemoryStore
+from tests.support.messages import drain, example_of
 
 WEB = GroupKey("web")
 

@@ -17,7 +17,7 @@ from haptic_trio.fleet.model import (
     RetryableError,
 )
 from haptic_trio.workqueue.outcome import PermanentError
-from tests.fleet.fake_provider import SPEC, WEB, FakeFleet, clock
+from tests.fleet.rig.fake_provider import SPEC, WEB, FakeFleet, clock
 
 
 async def test_a_group_reaches_its_size_and_then_stays_unchanged(autojump_clock: MockClock) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from haptic_trio.fleet.model import EventType, GroupKey, ProviderStatus, RetryableError
-from tests.fleet.fake_provider import SPEC, WEB, FakeFleet
+from tests.fleet.rig.fake_provider import SPEC, WEB, FakeFleet
 
 RATE = 2.0
 EXAMPLES = max(200, (settings.default.max_examples if settings.default else 0) // 10)

@@ -7,7 +7,7 @@ import pytest
 
 from haptic_trio.fleet.model import GroupKey, InstanceRecord, InstanceState, Reason
 from haptic_trio.fleet.store import FileStore, Store
-from tests.fleet.memory_store import MemoryStore
+from tests.fleet.rig.memory_store import MemoryStore
 
 RECORD = InstanceRecord(
     id="web-1",

@@ -17,8 +17,8 @@ from haptic_trio.k8s.resource import Resource
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.validation_tests.fixtures import make_stores
 from tests.gateway.objects import gateway_class, made, plural_of
-from tests.support.proxy import check, running
-from tests.support.rendering import library_config
+from tests.support.components.rendering import library_config
+from tests.support.traffic.proxy import check, running
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -12,8 +12,8 @@ from haptic_trio.gateway.routes.policies import SNI, alternative_names, check
 from haptic_trio.k8s.resource import Resource
 from tests.gateway.objects import gateway, made, route, rule, stores_of
 from tests.gateway.serving import Authority, endpoints, served
-from tests.support.ports import free_port
-from tests.support.traffic import QuietHandler, answering, ask
+from tests.support.processes.ports import free_port
+from tests.support.traffic.servers import QuietHandler, answering, ask
 
 AUTHORITY = Authority()
 HOSTS = ("own.test", "*.wild.test")

@@ -16,8 +16,8 @@ from haptic_trio.gateway.listeners.ports import ServedPort
 from haptic_trio.k8s.resource import Resource
 from tests.gateway.objects import gateway, made, route, rule
 from tests.gateway.serving import Authority, endpoints, secret, served
-from tests.support.ports import free_port
-from tests.support.traffic import serving
+from tests.support.processes.ports import free_port
+from tests.support.traffic.servers import serving
 
 SITES, ONE, TWO = Authority(), Authority(), Authority()
 HOST = "web.test"

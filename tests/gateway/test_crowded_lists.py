@@ -8,8 +8,8 @@ from haptic_trio.k8s.resource import Resource
 from tests.gateway.crowd import HOST, crowd, open_gateway, shop
 from tests.gateway.objects import service
 from tests.gateway.serving import endpoints, served
-from tests.support.ports import free_port
-from tests.support.traffic import ask, serving
+from tests.support.processes.ports import free_port
+from tests.support.traffic.servers import ask, serving
 
 
 def app(port: int, namespace: str) -> list[Resource]:

@@ -14,9 +14,9 @@ from haptic_trio.gateway.expressions.check import expression
 from haptic_trio.haproxy.config.parser import parse_config
 from tests.gateway.objects import gateway, route, rule, service
 from tests.gateway.serving import render
-from tests.support.ports import free_port
-from tests.support.proxy import check, processor_seconds, running
-from tests.support.traffic import PATIENCE, ask
+from tests.support.processes.ports import free_port
+from tests.support.traffic.proxy import check, processor_seconds, running
+from tests.support.traffic.servers import PATIENCE, ask
 
 pytestmark = pytest.mark.haproxy
 

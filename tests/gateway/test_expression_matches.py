@@ -7,9 +7,9 @@ import pytest
 
 from tests.gateway.objects import gateway, route, rule, service
 from tests.gateway.serving import render
-from tests.support.ports import free_port
-from tests.support.proxy import running
-from tests.support.traffic import ask
+from tests.support.processes.ports import free_port
+from tests.support.traffic.proxy import running
+from tests.support.traffic.servers import ask
 
 pytestmark = pytest.mark.haproxy
 

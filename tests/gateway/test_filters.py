@@ -16,8 +16,8 @@ from tests.gateway.objects import gateway, made, route, rule
 from tests.gateway.serving import endpoints, served
 from tests.support.kubernetes import ingress, path
 from tests.support.kubernetes import rule as kubernetes_rule
-from tests.support.ports import free_port
-from tests.support.traffic import ask, serving
+from tests.support.processes.ports import free_port
+from tests.support.traffic.servers import ask, serving
 
 MOST_COPIES_OF_NAMESPACE = 32
 """In each thread, as `gateway-filters.lua` has it."""

@@ -11,10 +11,10 @@ import trio
 
 from tests.gateway.objects import gateway, made, route, rule
 from tests.gateway.serving import Authority, endpoints, render, secret, served
-from tests.support.http3 import Http3Client, Http3Error, run_http3
-from tests.support.newer_haproxy import haproxy_with_quic
-from tests.support.ports import free_port
-from tests.support.traffic import serving
+from tests.support.processes.newer_haproxy import haproxy_with_quic
+from tests.support.processes.ports import free_port
+from tests.support.traffic.http3 import Http3Client, Http3Error, run_http3
+from tests.support.traffic.servers import serving
 
 __all__ = ["haproxy_with_quic"]
 

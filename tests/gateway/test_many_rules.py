@@ -9,9 +9,9 @@ import pytest
 from haptic_trio.k8s.resource import Resource
 from tests.gateway.objects import gateway, route
 from tests.gateway.serving import render
-from tests.support.ports import free_port
-from tests.support.proxy import running
-from tests.support.traffic import ask
+from tests.support.processes.ports import free_port
+from tests.support.traffic.proxy import running
+from tests.support.traffic.servers import ask
 
 REDIRECT = {"type": "RequestRedirect", "requestRedirect": {"hostname": "answered.test"}}
 MOST_OF_LUA = 16

@@ -17,8 +17,8 @@ from haptic_trio.gateway.listeners.ports import inner_address, served_ports
 from haptic_trio.k8s.resource import Resource
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, made, route, rule, stores_of
 from tests.gateway.serving import Authority, endpoints, secret, served
-from tests.support.ports import free_port
-from tests.support.traffic import ask, serving
+from tests.support.processes.ports import free_port
+from tests.support.traffic.servers import ask, serving
 
 AUTHORITY = Authority()
 WAYS: tuple[dict[str, Any], ...] = (

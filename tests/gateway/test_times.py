@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from haptic_trio.gateway.routes.backends import ENDLESS, limit_of, retry_of
 from tests.gateway.objects import gateway, made, route, rule
 from tests.gateway.serving import endpoints, served
-from tests.support.ports import free_port
-from tests.support.traffic import QuietHandler, answering, ask
+from tests.support.processes.ports import free_port
+from tests.support.traffic.servers import QuietHandler, answering, ask
 
 QUIET = 1.0
 """Seconds for which the backend says nothing, where it is asked to be slow."""

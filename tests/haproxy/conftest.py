@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from haptic_trio.dataplane.binary import HaproxyVersion, probe_version
-from tests.support.haproxy import haproxy_binary
+from tests.support.processes.haproxy import haproxy_binary
 
 __all__ = ["haproxy_binary"]
 

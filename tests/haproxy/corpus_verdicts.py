@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from haptic_trio.haproxy.config.parser import ConfigSyntaxError, parse_config
 from haptic_trio.haproxy.grammar.keywords import Keywords, keywords_of
 from tests.haproxy.corpus_cases import FOLDER, Case, all_cases
-from tests.support.haproxy_versions import provide
+from tests.support.processes.haproxy_versions import provide
 
 VERSIONS: Final = ("2.8", "3.2", "3.4")
 DISAGREEMENTS: Final = FOLDER / "disagreements.txt"

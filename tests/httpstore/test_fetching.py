@@ -16,7 +16,7 @@ from haptic_trio.httpstore.content import Content, FetchError
 from haptic_trio.httpstore.fetching import MOST_REDIRECTS, Fetcher
 from haptic_trio.httpstore.request import FetchPolicy, FetchRequest, make_request
 from haptic_trio.httpstore.transport import Dialer, connect_address
-from tests.support.web import Page, Web, serving_pages
+from tests.support.traffic.web import Page, Web, serving_pages
 
 LOOPBACK = (ip_network("127.0.0.1/32"),)
 POLICY = FetchPolicy(allowed_networks=LOOPBACK, max_bytes=10_000)

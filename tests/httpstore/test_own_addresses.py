@@ -12,7 +12,7 @@ from haptic_trio.httpstore.fetching import Fetcher
 from haptic_trio.httpstore.own_addresses import is_own_address
 from haptic_trio.httpstore.request import FetchPolicy, make_request
 from haptic_trio.httpstore.transport import Dialer
-from tests.support.web import Page, serving_pages
+from tests.support.traffic.web import Page, serving_pages
 
 FORBIDDEN = "the host's address is one of this machine"
 

@@ -12,7 +12,7 @@ from haptic_trio.httpstore.content import Content, Failure, FetchError
 from haptic_trio.httpstore.entry import RETRY_LIMIT, ContentMemory, Entry
 from haptic_trio.httpstore.events import FetchProblem, HttpContentAccepted, HttpContentRejected, HttpFetched
 from haptic_trio.httpstore.request import FetchPolicy
-from tests.support.contents import Kept, Servers, request_of
+from tests.support.components.contents import Kept, Servers, request_of
 
 URL = "https://lists.example.com/deny.txt"
 OTHER = "https://lists.example.com/allow.txt"

@@ -13,7 +13,7 @@ from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.k8s.api.watching import Pace
 from haptic_trio.k8s.client import Deleted, Listed, Selection, Upserted, WatchEvent
 from haptic_trio.k8s.resource import Resource
-from tests.support.api_server import ApiServer
+from tests.support.api_server.server import ApiServer
 
 FAST = Pace(
     retry=0.01,

@@ -13,8 +13,8 @@ from haptic_trio.k8s.client import Deleted, Listed, Selection, Upserted
 from haptic_trio.k8s.resource import Resource, ResourceType
 from tests.k8s.api_cluster import FAST, Reports, View, connected, viewing
 from tests.k8s.objects import INGRESSES, SERVICES
-from tests.support.api_server import ApiServer, serving
-from tests.support.api_server_kinds import make_kind
+from tests.support.api_server.kinds import make_kind
+from tests.support.api_server.server import ApiServer, serving
 from tests.support.kubernetes import ingress, service
 
 ALL_SERVICES = Selection(type=SERVICES)

@@ -24,8 +24,8 @@ from haptic_trio.k8s.store import Store
 from haptic_trio.templating.deferred import Deferred, KeyedObject, NotFetchedError
 from haptic_trio.templating.values.faults import ContentUnavailableError
 from tests.k8s.api_cluster import Reports, connected
-from tests.support.api_server import ApiServer, serving
-from tests.support.cluster import MemoryCluster
+from tests.support.api_server.server import ApiServer, serving
+from tests.support.components.cluster import MemoryCluster
 
 SECRETS = ResourceType("v1", "secrets")
 BY_NAME = ("metadata.namespace", "metadata.name")

@@ -13,8 +13,8 @@ from haptic_trio.k8s.reflector import ResourceChanged, run_reflector
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.shared_watches import Reader, SharedWatches, WatchSession
 from haptic_trio.k8s.store import FieldRemover, Store
-from tests.support.cluster import MemoryCluster
-from tests.support.controller import SERVICES
+from tests.support.components.cluster import MemoryCluster
+from tests.support.components.controller import SERVICES
 from tests.support.kubernetes import service
 
 SELECTION = Selection(type=SERVICES)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from haptic_trio.k8s.resource import Resource
-from tests.support.ports import free_port
-from tests.support.proxy import check, running
-from tests.support.rendering import Rendered, render
+from tests.support.components.rendering import Rendered, render
+from tests.support.processes.ports import free_port
+from tests.support.traffic.proxy import check, running
 
 
 class Cluster:

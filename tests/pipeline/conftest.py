@@ -1,3 +1,3 @@
-from tests.support.haproxy import haproxy_binary
+from tests.support.processes.haproxy import haproxy_binary
 
 __all__ = ["haproxy_binary"]

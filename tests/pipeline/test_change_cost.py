@@ -9,9 +9,9 @@ from haptic_trio.k8s.resource import Resource
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Renderer
 from haptic_trio.pipeline.validate import Validator
+from tests.support.components.pipeline import stores_of
+from tests.support.components.rendering import KINDS, library_config
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
-from tests.support.pipeline import stores_of
-from tests.support.rendering import KINDS, library_config
 from tests.support.work import Work
 
 LIBRARIES = ("base", "ssl", "ingress", "haproxy-org-annotations", "haproxy-ingress-annotations", "nginx-annotations")

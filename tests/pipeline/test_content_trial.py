@@ -15,10 +15,10 @@ from haptic_trio.messages import ConfigRendered, Quarantined, Released, RenderDi
 from haptic_trio.pipeline.rejection.errors import RejectedError, UndecidedError
 from haptic_trio.pipeline.render import Renderer
 from haptic_trio.pipeline.review.dry_run_object import render_dry_run
-from tests.pipeline.content_bench import CONFIG, EACH, LIMIT, LIST, ContentBench, lines_of
+from tests.pipeline.contents.bench import CONFIG, EACH, LIMIT, LIST, ContentBench, lines_of
+from tests.support.components.pipeline import config_of
 from tests.support.kubernetes import service
-from tests.support.pipeline import config_of
-from tests.support.scripts import script
+from tests.support.processes.scripts import script
 
 pytestmark = pytest.mark.haproxy
 

@@ -21,8 +21,8 @@ from haptic_trio.messages import (
 from haptic_trio.pipeline.coordinator import run_coordinator
 from haptic_trio.pipeline.cycle import Pipeline
 from haptic_trio.pipeline.rejection.errors import RejectedError
-from tests.support.endpoints import generation
-from tests.support.facts import PROBLEM, drain
+from tests.support.components.endpoints import generation
+from tests.support.messages import PROBLEM, drain
 
 
 class SlowPipeline(Pipeline):

@@ -10,10 +10,10 @@ import trio
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.messages import ConfigRendered, Quarantined, Released
 from haptic_trio.pipeline.rejection.errors import RejectedError
-from tests.support.controller import accepting_binary
+from tests.support.components.controller import accepting_binary
+from tests.support.components.pipeline import HEAD, Bench
 from tests.support.kubernetes import service
-from tests.support.pipeline import HEAD, Bench
-from tests.support.scripts import script
+from tests.support.processes.scripts import script
 
 pytestmark = pytest.mark.process
 

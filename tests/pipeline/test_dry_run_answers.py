@@ -12,8 +12,8 @@ from haptic_trio.k8s.store import Stores
 from haptic_trio.pipeline.render import Renderer
 from haptic_trio.pipeline.review.dry_run_object import DryRunRender, render_dry_run
 from haptic_trio.templating.incremental.outputs import Recall
+from tests.support.components.pipeline import config_of, stores_of
 from tests.support.kubernetes import service
-from tests.support.pipeline import config_of, stores_of
 
 ASKING = (
     "global\n    maxconn 10\n"

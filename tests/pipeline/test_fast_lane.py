@@ -23,8 +23,8 @@ from haptic_trio.pipeline.coordinator import FastLane, run_coordinator
 from haptic_trio.pipeline.cycle import Pipeline, Prepared
 from haptic_trio.pipeline.rejection.errors import RejectedError, UndecidedError
 from haptic_trio.pipeline.render import Rendered
-from tests.support.endpoints import generation
-from tests.support.facts import PROBLEM
+from tests.support.components.endpoints import generation
+from tests.support.messages import PROBLEM
 
 RENDERED = Rendered(files=make_files(()), texts={}, produced={}, rejections=())
 INTERVAL = 2.0

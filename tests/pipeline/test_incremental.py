@@ -14,7 +14,7 @@ from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
-from tests.support.pipeline import config_of
+from tests.support.components.pipeline import config_of
 
 # Each stands for a way in which a template can depend on something.
 PARTS = (

@@ -19,7 +19,7 @@ from haptic_trio.messages import (
     ValidationFailed,
 )
 from haptic_trio.pipeline.ledger import CycleLedger, run_ledger
-from tests.support.endpoints import generation
+from tests.support.components.endpoints import generation
 
 
 def triggered(name: str) -> ReconcileTriggered:

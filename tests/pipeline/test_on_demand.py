@@ -12,7 +12,7 @@ from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
 from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.render import Rendered, Renderer
 from tests.pipeline.test_incremental import MAPS, PARTS, SNIPPETS, objects
-from tests.support.on_demand import Pair, config_map, created, service
+from tests.support.components.on_demand import Pair, config_map, created, service
 
 STEPS = st.one_of(
     st.tuples(st.just("put"), st.sampled_from(["Service", "ConfigMap"]).flatmap(objects)),

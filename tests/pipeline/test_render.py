@@ -12,8 +12,8 @@ from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.k8s.store import Stores
 from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.render import Rendered, Renderer
+from tests.support.components.pipeline import config_of, stores_of
 from tests.support.kubernetes import service
-from tests.support.pipeline import config_of, stores_of
 
 ENDLESS = "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}"
 

@@ -11,9 +11,9 @@ from haptic_trio.haproxy.model import Generation
 from haptic_trio.pipeline.rejection.errors import RejectedError, UndecidedError
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.validate import Validator
+from tests.support.components.pipeline import HEAD, config_of, stores_of
 from tests.support.kubernetes import service
-from tests.support.pipeline import HEAD, config_of, stores_of
-from tests.support.scripts import script
+from tests.support.processes.scripts import script
 
 pytestmark = pytest.mark.process
 

@@ -7,8 +7,8 @@ import pytest
 
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.messages import ConfigRendered, Quarantined, Released
+from tests.support.components.pipeline import HEAD, Bench
 from tests.support.kubernetes import service
-from tests.support.pipeline import HEAD, Bench
 
 HOSTS = """\
 {% each service in resources.services as "hosts" %}

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.controller import ControllerRig
+from tests.support.components.controller import ControllerRig
 
 
 @pytest.fixture

@@ -27,9 +27,9 @@ from haptic_trio.messages import (
     ReconcileCompleted,
     StageReached,
 )
-from tests.support.controller import SERVICES, ControllerRig, config_map
+from tests.support.components.controller import SERVICES, ControllerRig, config_map
 from tests.support.kubernetes import service
-from tests.support.scripts import script
+from tests.support.processes.scripts import script
 
 pytestmark = pytest.mark.process
 

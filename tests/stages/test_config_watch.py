@@ -8,9 +8,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from haptic_trio.channels import ConfigSeen, EventBuffer, Latest
 from haptic_trio.messages import ProblemsReported
 from haptic_trio.stages.config_watch import CONFIG_MAPS, SECRETS, run_config_watch
-from tests.support.cluster import MemoryCluster
-from tests.support.controller import SOURCE, config_map, credentials
-from tests.support.facts import drain
+from tests.support.components.cluster import MemoryCluster
+from tests.support.components.controller import SOURCE, config_map, credentials
+from tests.support.messages import drain
 
 
 async def test_pairs_are_published_once_each(nursery: trio.Nursery) -> None:

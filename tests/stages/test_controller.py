@@ -17,8 +17,8 @@ from haptic_trio.messages import (
     ProblemsReported,
     StageReached,
 )
-from tests.support.controller import SERVICES, ControllerRig, config_map, raw_config_map
-from tests.support.endpoints import MemoryEndpoint
+from tests.support.components.controller import SERVICES, ControllerRig, config_map, raw_config_map
+from tests.support.components.endpoints import MemoryEndpoint
 from tests.support.kubernetes import service
 
 pytestmark = pytest.mark.process

@@ -16,9 +16,9 @@ from haptic_trio.messages import LeadershipChanged
 from haptic_trio.stages.election import lead_alone, make_identity, run_leadership
 from haptic_trio.stages.leadership import drain_limit
 from tests.k8s.api_cluster import connected
-from tests.support.api_server import ApiServer, serving
-from tests.support.controller import ControllerRig, config_map
-from tests.support.facts import drain
+from tests.support.api_server.server import ApiServer, serving
+from tests.support.components.controller import ControllerRig, config_map
+from tests.support.messages import drain
 
 
 class Candidate:

@@ -10,7 +10,7 @@ from haptic_trio.channels import Latest
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.messages import ConfigValidated, Phases, Reason
 from haptic_trio.stages.gc_tuning import LONGEST_WAIT, MOST_UNCOLLECTED, QUIET, RELEASE_DELAY, SETTLE_LIMIT, Collections
-from tests.support.endpoints import generation
+from tests.support.components.endpoints import generation
 
 pytestmark = pytest.mark.slow
 

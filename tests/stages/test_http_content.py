@@ -6,8 +6,8 @@ import pytest
 
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.messages import HttpContentAccepted, HttpContentChanged, InstanceDeployed
-from tests.support.controller import ControllerRig, config_map, leading
-from tests.support.web import Web, serving_pages
+from tests.support.components.controller import ControllerRig, config_map, leading
+from tests.support.traffic.web import Web, serving_pages
 
 pytestmark = pytest.mark.process
 

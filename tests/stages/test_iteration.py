@@ -18,7 +18,7 @@ from haptic_trio.messages import (
     ReconcileTriggered,
     StageReached,
 )
-from tests.support.controller import SERVICES, ControllerRig, config_map, credentials, raw_config_map
+from tests.support.components.controller import SERVICES, ControllerRig, config_map, credentials, raw_config_map
 from tests.support.kubernetes import service
 
 pytestmark = pytest.mark.process

@@ -8,8 +8,8 @@ from haptic_trio.config.load import load_config
 from haptic_trio.k8s.client import Selection
 from haptic_trio.k8s.shared_watches import SharedWatches
 from haptic_trio.stages.components import build_components
-from tests.support.controller import SERVICES, ControllerRig, config_map
-from tests.support.endpoints import generation
+from tests.support.components.controller import SERVICES, ControllerRig, config_map
+from tests.support.components.endpoints import generation
 
 
 async def test_closed_components_leave_no_watch_and_no_file(nursery: trio.Nursery, tmp_path: Path) -> None:

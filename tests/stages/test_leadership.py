@@ -17,7 +17,7 @@ from haptic_trio.messages import (
     ReconcileTriggered,
 )
 from haptic_trio.stages.leadership import run_leadership_terms
-from tests.support.controller import ControllerRig, config_map, leading
+from tests.support.components.controller import ControllerRig, config_map, leading
 from tests.support.kubernetes import service
 
 pytestmark = pytest.mark.process

@@ -9,7 +9,7 @@ import trio
 from haptic_trio.channels import ConfigSeen, EventBuffer, Latest
 from haptic_trio.config.load import LoadedConfig, load_config
 from haptic_trio.stages.load_config import run_load_config
-from tests.support.controller import SOURCE, config_map, raw_config_map
+from tests.support.components.controller import SOURCE, config_map, raw_config_map
 
 GOOD = load_config(config_map(), None)
 

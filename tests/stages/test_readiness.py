@@ -14,8 +14,8 @@ from haptic_trio.messages import (
     ReconcileFailed,
 )
 from haptic_trio.stages.process import IterationState
-from tests.support.controller import SERVICES, ControllerRig, config_map, leading, raw_config_map
-from tests.support.facts import example_of
+from tests.support.components.controller import SERVICES, ControllerRig, config_map, leading, raw_config_map
+from tests.support.messages import example_of
 
 
 def missing_of(rig: ControllerRig) -> tuple[str, ...]:

@@ -11,9 +11,9 @@ import pytest
 import trio
 
 from haptic_trio.messages import IterationEnded
-from tests.support.controller import ControllerRig, config_map
-from tests.support.haproxy import paths_named
+from tests.support.components.controller import ControllerRig, config_map
 from tests.support.kubernetes import service
+from tests.support.processes.haproxy import paths_named
 
 pytestmark = pytest.mark.soak
 

@@ -17,9 +17,9 @@ from haptic_trio.messages import IndexSynchronized, ResourceChanged
 from haptic_trio.stages.components import make_stores
 from haptic_trio.stages.watch_resources import run_watch_resources
 from haptic_trio.templating.deferred import Deferred
-from tests.support.cluster import MemoryCluster
+from tests.support.components.cluster import MemoryCluster
+from tests.support.components.pipeline import config_of
 from tests.support.kubernetes import service
-from tests.support.pipeline import config_of
 
 REF = ResourceRef("Service", "default", "web")
 

@@ -15,7 +15,7 @@ from haptic_trio.httpstore import events
 from haptic_trio.k8s import reflector
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.templating.values.subjects import ObjectWarning, Subject
-from tests.support.endpoints import MemoryEndpoint, generation
+from tests.support.components.endpoints import MemoryEndpoint, generation
 
 Fact = TypeVar("Fact", bound=msgspec.Struct)
 

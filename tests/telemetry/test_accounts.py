@@ -12,8 +12,8 @@ from haptic_trio.dataplane.endpoint import SyncResult
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.metrics import Metrics
 from haptic_trio.telemetry.accounts import MOST_INSTANCES, Accounts, reload_label
-from tests.support.endpoints import MemoryEndpoint, generation
-from tests.support.facts import PROBLEM, example_of
+from tests.support.components.endpoints import MemoryEndpoint, generation
+from tests.support.messages import PROBLEM, example_of
 
 REF = ResourceRef("Ingress", "default", "web")
 

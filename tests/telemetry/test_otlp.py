@@ -9,7 +9,7 @@ import trio
 
 from haptic_trio import messages as m
 from haptic_trio.telemetry.otlp import exporting
-from tests.support.otlp import Receiver, receiving
+from tests.support.traffic.otlp import Receiver, receiving
 from tests.telemetry.test_traces import PREPARED, RENDERED, STARTED, deployed
 
 END = m.ReconcileCompleted(correlation="1-1", outcome=m.Outcome.DEPLOYED, seconds=3.0)

@@ -9,8 +9,8 @@ from haptic_trio import messages as m
 from haptic_trio.config.credentials import Credentials
 from haptic_trio.dataplane.endpoint import SyncResult
 from haptic_trio.telemetry.traces import MOST_OPEN, Attributes, Piece, Traces
-from tests.support.endpoints import MemoryEndpoint, generation
-from tests.support.facts import PROBLEM, example_of, message_types
+from tests.support.components.endpoints import MemoryEndpoint, generation
+from tests.support.messages import PROBLEM, example_of, message_types
 
 PHASES = m.Phases(render=0.2, parse=0.1, check=0.3)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from haptic_trio.templating.engine import Engine
-from tests.support.haproxy import haproxy_binary
-from tests.support.ports import free_port
+from tests.support.processes.haproxy import haproxy_binary
+from tests.support.processes.ports import free_port
 
 __all__ = ["haproxy_binary"]
 

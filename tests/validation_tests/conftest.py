@@ -1,5 +1,5 @@
 """The real HAProxy."""
 
-from tests.support.haproxy import haproxy_binary
+from tests.support.processes.haproxy import haproxy_binary
 
 __all__ = ["haproxy_binary"]

@@ -15,7 +15,7 @@ from haptic_trio.validation_tests.live.instance import InstanceError, running
 from haptic_trio.validation_tests.live.isolation import Server
 from haptic_trio.validation_tests.results import Checked, Verdict
 from haptic_trio.validation_tests.runner import NO_HAPROXY
-from tests.support.haproxy import live_haproxies, paths_named
+from tests.support.processes.haproxy import live_haproxies, paths_named
 from tests.validation_tests.builders import SITES, WEB, load, loaded_with, run
 
 SERVER = Server("web", "one", "10.0.0.1:80", "127.1.0.1")

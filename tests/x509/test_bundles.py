@@ -4,7 +4,7 @@ import pytest
 import trustme
 
 from haptic_trio.x509.bundles import BundleError, authorities_in, bundle_of, names_in, revocations_in
-from tests.attacks.credentials import good_pair, malformed_certificates, malformed_pairs, parameters
+from tests.attacks.inputs.credentials import good_pair, malformed_certificates, malformed_pairs, parameters
 
 CERTIFICATE, KEY = good_pair()
 # The extensions of a certificate are read only where they are needed; HAProxy loads it, too.

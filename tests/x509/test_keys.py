@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from haptic_trio.x509.keys import KeyFaultError, certified_key, check_parameters, public_half
-from tests.attacks.credentials import (
+from tests.attacks.inputs.credentials import (
     DIFFIE_HELLMAN,
     DSA,
     good_pair,

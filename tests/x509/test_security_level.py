@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from haptic_trio.x509.bundles import authorities_in, bundle_of
 from haptic_trio.x509.security_level import find_weakness
-from tests.attacks.credentials import armored, der_of, good_pair, signed, weak_pairs, with_sha1
+from tests.attacks.inputs.credentials import armored, der_of, good_pair, signed, weak_pairs, with_sha1
 from tests.attacks.site import check
 
 EC = ec.generate_private_key(ec.SECP256R1())

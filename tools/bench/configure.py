@@ -23,7 +23,7 @@ import msgspec
 
 from haptic_trio.dataplane.binary import find_haproxy
 from haptic_trio.k8s.resource import Resource
-from tests.support.haproxy_versions import provide
+from tests.support.processes.haproxy_versions import provide
 from tools.bench.figures.report import percentile
 from tools.bench.rig.backends import backend_name, reserve_ports, run_backends
 from tools.bench.rig.clusters import Cluster

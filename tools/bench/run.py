@@ -19,8 +19,8 @@ from haptic_trio.dataplane.binary import find_haproxy
 from haptic_trio.errors import HapticError, leaves_of
 from haptic_trio.k8s.api.auth import load_kubeconfig
 from haptic_trio.k8s.resource import Resource
-from tests.support.api_server import objects_body
-from tests.support.haproxy_versions import VersionUnavailableError, provide
+from tests.support.api_server.server import objects_body
+from tests.support.processes.haproxy_versions import VersionUnavailableError, provide
 from tools.bench.command import bench_options, measure
 from tools.bench.rig.clusters import ApiServer, Column, DirectoryColumn
 from tools.bench.rig.objects import Place
@@ -48,7 +48,7 @@ class TestApiServerColumn:
     def open(self, place: Place, scratch: Path) -> Iterator[TestApiServer]:
         """Run one for the duration of the block."""
         kubeconfig = scratch / "kubeconfig"
-        command = [sys.executable, "-m", "tests.support.api_server", str(kubeconfig)]
+        command = [sys.executable, "-m", "tests.support.api_server.server", str(kubeconfig)]
         with subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         ) as process:

@@ -28,9 +28,9 @@ from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.config.parser import SectionCache, parse_config
 from haptic_trio.haproxy.model import AuxFile, FileKind, Files, Generation, make_file, make_generation
 from haptic_trio.haproxy.plan.plan import make_plan
-from tests.support.agents import Authority, agent_process, remote_agent
-from tests.support.haproxy_versions import provide
-from tests.support.ports import free_port
+from tests.support.components.agents import Authority, agent_process, remote_agent
+from tests.support.processes.haproxy_versions import provide
+from tests.support.processes.ports import free_port
 from tools.bench.figures.report import make_console
 from tools.bench.rig.backends import backend_name, reserve_ports, run_backends
 from tools.bench.rig.objects import Place, make_secret

@@ -20,7 +20,7 @@ import msgspec
 
 import haptic_trio.haproxy
 from haptic_trio.haproxy.grammar.keywords import groups_of_dump
-from tests.support.haproxy_versions import provide
+from tests.support.processes.haproxy_versions import provide
 from tools.keywords import candidates
 from tools.keywords.shapes import measure_shapes
 

@@ -26,11 +26,11 @@ from haptic_trio.templating.incremental.records import (
     Unit,
 )
 from haptic_trio.templating.incremental.shares import NamespaceShares
-from haptic_trio.templating.incremental.versions import Versioned
 from haptic_trio.templating.incremental.withheld import Withheld, touch_fragments
 from haptic_trio.templating.values.limits import RenderLimits
 from haptic_trio.templating.values.paths import Paths, RenderedFile
 from haptic_trio.templating.values.subjects import FragmentKey, ObjectWarning, Rejection, Subject
+from haptic_trio.templating.values.versions import Versioned
 from haptic_trio.templating.values.warning_list import WarningList
 
 

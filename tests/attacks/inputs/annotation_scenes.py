@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from haptic_trio.config.libraries import library_names, load_library
 from haptic_trio.k8s.resource import Resource
-from tests.attacks.tenants import Scene, Tenant, secrets
+from tests.attacks.inputs.tenants import Scene, Tenant, secrets
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
 
 VENDORS: Final[Mapping[str, Mapping[str, Any]]] = {

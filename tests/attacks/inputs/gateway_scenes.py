@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from haptic_trio.k8s.resource import Resource
-from tests.attacks.tenants import Scene, Tenant, authority_text
+from tests.attacks.inputs.tenants import Scene, Tenant, authority_text
 from tests.gateway.objects import gateway_class, made
 from tests.support.kubernetes import endpoint, endpoint_slice, service
 

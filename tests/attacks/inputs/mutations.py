@@ -9,11 +9,11 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 
 from haptic_trio.k8s.resource import Resource
-from tests.attacks.annotation_scenes import BESIDE, EXAMPLES, VENDORS, annotated
-from tests.attacks.scenes import SCENES
-from tests.attacks.schema_fields import fields
-from tests.attacks.tenants import Scene, Tenant
-from tests.attacks.values import OTHER_TYPES, TEXTS
+from tests.attacks.inputs.annotation_scenes import BESIDE, EXAMPLES, VENDORS, annotated
+from tests.attacks.inputs.scenes import SCENES
+from tests.attacks.inputs.schema_fields import fields
+from tests.attacks.inputs.tenants import Scene, Tenant
+from tests.attacks.inputs.values import OTHER_TYPES, TEXTS
 
 T = TypeVar("T")
 Step = str | int

@@ -7,9 +7,9 @@ hundreds of its copies stand in one configuration.
 from typing import Final
 
 from haptic_trio.k8s.resource import Resource
-from tests.attacks.annotation_scenes import ANNOTATION_SCENES
-from tests.attacks.gateway_scenes import GATEWAY_SCENES
-from tests.attacks.tenants import Scene, Tenant, pair, secrets
+from tests.attacks.inputs.annotation_scenes import ANNOTATION_SCENES
+from tests.attacks.inputs.gateway_scenes import GATEWAY_SCENES
+from tests.attacks.inputs.tenants import Scene, Tenant, pair, secrets
 from tests.support.kubernetes import (
     endpoint,
     endpoint_slice,

@@ -4,7 +4,7 @@ The schemas are those of the Gateway API's CRDs (`config/crd/experimental` of
 the Go module `sigs.k8s.io/gateway-api`) and of Kubernetes
 (`api/openapi-spec/v3` of `k8s.io/kubernetes`):
 
-    python -m tests.attacks.schema_fields CRDS OPENAPI > tests/attacks/fields.txt
+    python -m tests.attacks.inputs.schema_fields CRDS OPENAPI > tests/attacks/inputs/fields.txt
 """
 
 import json
@@ -79,7 +79,7 @@ def main(crds: Path, openapi: Path) -> None:
     for kind, (file, name) in _CORE.items():
         schemas = json.loads((openapi / file).read_text("utf-8"))["components"]["schemas"]
         found += [Field(kind, *leaf) for leaf in _leaves(schemas[name], schemas)]
-    sys.stdout.write("# Written by tests/attacks/schema_fields.py: kind, field, type; `*` is every kind.\n")
+    sys.stdout.write("# Written by tests/attacks/inputs/schema_fields.py: kind, field, type; `*` is every kind.\n")
     sys.stdout.writelines(f"{one.kind} {one.path} {one.type}\n" for one in found)
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from haptic_trio.haproxy.lexer import split_line
-from tests.attacks.values import TEXTS
+from tests.attacks.inputs.values import TEXTS
 from tests.bad_inputs.vocabulary import tokens
 
 Shape = tuple[str, ...]

@@ -17,7 +17,7 @@ from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.k8s.manifests.directory import DirectoryCluster
 from haptic_trio.k8s.resource import Resource
 from tests.cli.commands import invoke_cli
-from tests.support.api_server import ApiServer, serving
+from tests.support.api_server.server import ApiServer, serving
 
 NAMES = (None, "haptic-trio", "haptic-trio", None)
 

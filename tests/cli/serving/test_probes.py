@@ -10,7 +10,7 @@ from haptic_trio.cli.serving.probes import Scrapes, health_of
 from haptic_trio.health import HealthReport
 from haptic_trio.metrics import Metrics
 from haptic_trio.stages.process import Process
-from tests.support.controller import ControllerRig
+from tests.support.components.controller import ControllerRig
 
 
 async def test_a_scrape_asks_for_the_state_of_the_process_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from haptic_trio.cli.serving.publishing import Publishing, make_publishing, publ
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.dataplane.agent.client import AgentAddress
-from tests.support.controller import credentials, raw_config_map
+from tests.support.components.controller import credentials, raw_config_map
 
 
 def read(*arguments: str) -> Any:

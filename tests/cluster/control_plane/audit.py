@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from tests.cluster.state import State
+from tests.cluster.control_plane.state import State
 
 
 class Asked(msgspec.Struct, frozen=True):

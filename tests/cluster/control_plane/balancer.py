@@ -17,10 +17,10 @@ import msgspec
 import trio
 
 from haptic_trio.k8s.resource import Resource
-from tests.cluster.api import RETRY_INTERVAL, Api, ApiError, Mirror
-from tests.cluster.netlink import Netlink
-from tests.cluster.relay import relay
-from tests.cluster.sandbox import BRIDGE
+from tests.cluster.control_plane.api import RETRY_INTERVAL, Api, ApiError, Mirror
+from tests.cluster.node.netlink import Netlink
+from tests.cluster.node.sandbox import BRIDGE
+from tests.cluster.workloads.relay import relay
 
 LOAD_BALANCERS: Final = IPv4Network("10.245.0.0/24")
 CONNECT_LIMIT: Final = 3.0

@@ -1,6 +1,6 @@
 """The programs of the control plane, helm and a firewall's agent, built once into a cache outside the checkout.
 
-    python -m tests.cluster.binaries            build what is missing, print the folders
+    python -m tests.cluster.control_plane.binaries            build what is missing, print the folders
 
 kube-apiserver, kube-controller-manager, helm and coraza-agent are built by Go from the modules in `modules/`; etcd is
 that of PATH, or the distribution's package, unpacked. HAPTIC_CLUSTER_CACHE names another cache. Exits with 3 and the
@@ -19,11 +19,11 @@ from pathlib import Path
 
 import msgspec
 
-from tests.support.debian_packages import PackageUnavailableError, unpack_package
-from tests.support.locks import locked
+from tests.support.processes.debian_packages import PackageUnavailableError, unpack_package
+from tests.support.processes.locks import locked
 
 UNAVAILABLE = 3
-MODULES = Path(__file__).parent / "modules"
+MODULES = Path(__file__).parents[1] / "modules"
 KUBERNETES = "1.36.1"
 HELM = "3.22.0"
 CORAZA = "3.8.1"
@@ -148,7 +148,7 @@ def _no_build(staged: Path) -> None:
 def _require_built(folder: Path, name: str, make: _Make) -> Path:
     if not folder.is_dir():
         raise BinaryUnavailableError(
-            f"{name} is not built: `python -m tests.cluster.binaries` builds it into {cache_directory()}"
+            f"{name} is not built: `python -m tests.cluster.control_plane.binaries` builds it into {cache_directory()}"
         )
     return folder
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from haptic_trio.k8s.resource import Resource
-from tests.cluster.client import Cluster
-from tests.cluster.control_plane import ETCD
+from tests.cluster.control_plane.processes import ETCD
+from tests.cluster.workloads.client import Cluster
 
 _AT_ONCE: Final = 100
 """Objects of a transaction; etcd takes 128."""

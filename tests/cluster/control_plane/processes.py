@@ -12,9 +12,9 @@ from typing import Final
 import httpx
 import trio
 
-from tests.cluster.binaries import Binaries
-from tests.cluster.certificates import Certificates
-from tests.cluster.state import AUDIT_LOG
+from tests.cluster.control_plane.binaries import Binaries
+from tests.cluster.control_plane.certificates import Certificates
+from tests.cluster.control_plane.state import AUDIT_LOG
 
 ETCD: Final = "http://127.0.0.1:2379"
 SECURE_PORT: Final = 6443

@@ -17,12 +17,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from tests.cluster.certificates import Certificates
-from tests.cluster.control_plane import Part, compact_etcd, wait_apiserver, wait_etcd
-from tests.cluster.images import Program
-from tests.cluster.kubelet import KUBELET_PORT, Kubelet, NoContainerError
-from tests.cluster.orders import AddImage, Execute, Executed, PartState, Signal
-from tests.cluster.sandbox import GATEWAY
+from tests.cluster.control_plane.certificates import Certificates
+from tests.cluster.control_plane.orders import AddImage, Execute, Executed, PartState, Signal
+from tests.cluster.control_plane.processes import Part, compact_etcd, wait_apiserver, wait_etcd
+from tests.cluster.node.images import Program
+from tests.cluster.node.kubelet import KUBELET_PORT, Kubelet, NoContainerError
+from tests.cluster.node.sandbox import GATEWAY
 
 FOLLOW_INTERVAL: Final = 0.1
 _CHUNK: Final = 1 << 16

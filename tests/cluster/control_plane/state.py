@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from tests.cluster.certificates import Certificates
+from tests.cluster.control_plane.certificates import Certificates
 
 PREFIX: Final = "haptic-cluster-"
 AUDIT_LOG: Final = "audit.log"

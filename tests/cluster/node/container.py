@@ -11,10 +11,10 @@ from typing import Any, Final
 import httpx
 import trio
 
-from tests.cluster.environment import SourceMissingError
-from tests.cluster.probes import ask_once, ports_by_name, run_probe
-from tests.cluster.sandbox import EXIT_LIMIT, ContainerProcess, Launch
-from tests.cluster.status import ContainerState, Ended, timestamp
+from tests.cluster.node.environment import SourceMissingError
+from tests.cluster.node.probes import ask_once, ports_by_name, run_probe
+from tests.cluster.node.sandbox import EXIT_LIMIT, ContainerProcess, Launch
+from tests.cluster.node.status import ContainerState, Ended, timestamp
 
 RETRY_INTERVAL: Final = 0.2
 """Seconds between two attempts to start what lacks an image or a source."""

@@ -11,7 +11,7 @@ import msgspec
 
 from haptic_trio.dataplane.binary import HaproxyNotFoundError, find_haproxy
 
-CHECKOUT: Final = Path(__file__).parents[2]
+CHECKOUT: Final = Path(__file__).parents[3]
 SYSTEM_PATH: Final = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 
@@ -55,7 +55,7 @@ def default_images() -> Images:
     source = {"PYTHONPATH": str(CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
     own = Program((*python, "-m", "haptic_trio"), tuple(tools), source)
     programs = {
-        "echo": Program((sys.executable, "-I", "-S", str(Path(__file__).with_name("echo.py")))),
+        "echo": Program((sys.executable, "-I", "-S", str(Path(__file__).parents[1] / "workloads" / "echo.py"))),
         "haptic-trio": own,
         "host": Program((), tuple(tools)),
     }

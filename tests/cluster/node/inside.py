@@ -21,11 +21,11 @@ import httpx
 import trio
 
 from haptic_trio.errors import leaves_of
-from tests.cluster.api import Api, ApiError
-from tests.cluster.balancer import Balancer
-from tests.cluster.binaries import find_binaries
-from tests.cluster.certificates import Certificates, write_certificates
-from tests.cluster.control_plane import (
+from tests.cluster.control_plane.api import Api, ApiError
+from tests.cluster.control_plane.balancer import Balancer
+from tests.cluster.control_plane.binaries import find_binaries
+from tests.cluster.control_plane.certificates import Certificates, write_certificates
+from tests.cluster.control_plane.processes import (
     POLL_INTERVAL,
     SECURE_PORT,
     SERVICE_NETWORK,
@@ -35,13 +35,13 @@ from tests.cluster.control_plane import (
     wait_apiserver,
     wait_etcd,
 )
-from tests.cluster.images import default_images
-from tests.cluster.kubelet import Kubelet
-from tests.cluster.netlink import Netlink
-from tests.cluster.relay import relay
-from tests.cluster.sandbox import BRIDGE, GATEWAY, POD_NETWORK
-from tests.cluster.serving import Orders, serve_logs, serve_orders
-from tests.cluster.state import PREFIX, State, control_socket, write_kubeconfig, write_state
+from tests.cluster.control_plane.serving import Orders, serve_logs, serve_orders
+from tests.cluster.control_plane.state import PREFIX, State, control_socket, write_kubeconfig, write_state
+from tests.cluster.node.images import default_images
+from tests.cluster.node.kubelet import Kubelet
+from tests.cluster.node.netlink import Netlink
+from tests.cluster.node.sandbox import BRIDGE, GATEWAY, POD_NETWORK
+from tests.cluster.workloads.relay import relay
 
 READY: Final = "ready"
 START_LIMIT: Final = 90.0

@@ -8,12 +8,12 @@ import httpx
 import trio
 
 from haptic_trio.k8s.resource import Resource
-from tests.cluster.api import RETRY_INTERVAL, Api, ApiError, Mirror
-from tests.cluster.container import Container
-from tests.cluster.images import Images, needed_filesystems
-from tests.cluster.pod import DEFAULT_GRACE, Node, PodRunner
-from tests.cluster.sandbox import GATEWAY, Addresses
-from tests.cluster.status import timestamp
+from tests.cluster.control_plane.api import RETRY_INTERVAL, Api, ApiError, Mirror
+from tests.cluster.node.container import Container
+from tests.cluster.node.images import Images, needed_filesystems
+from tests.cluster.node.pod import DEFAULT_GRACE, Node, PodRunner
+from tests.cluster.node.sandbox import GATEWAY, Addresses
+from tests.cluster.node.status import timestamp
 
 KUBELET_PORT: Final = 10250
 ROOM: Final = {"cpu": "64", "memory": "256Gi", "pods": "10000"}

@@ -10,15 +10,15 @@ import msgspec
 import trio
 
 from haptic_trio.k8s.resource import Resource
-from tests.cluster.api import RETRY_INTERVAL, STRATEGIC, Api, ApiError
-from tests.cluster.container import Container, ImageMissingError, PodNetwork
-from tests.cluster.control_plane import SECURE_PORT
-from tests.cluster.environment import SourceMissingError, Sources, build_environment, fill_in
-from tests.cluster.images import Images, command_of, search_path
-from tests.cluster.namespaces import NetworkNamespace
-from tests.cluster.sandbox import GATEWAY, Addresses, Launch, Mount, connect_pod
-from tests.cluster.status import build_status, timestamp
-from tests.cluster.volumes import files_of_volume, needed_tokens, write_files
+from tests.cluster.control_plane.api import RETRY_INTERVAL, STRATEGIC, Api, ApiError
+from tests.cluster.control_plane.processes import SECURE_PORT
+from tests.cluster.node.container import Container, ImageMissingError, PodNetwork
+from tests.cluster.node.environment import SourceMissingError, Sources, build_environment, fill_in
+from tests.cluster.node.images import Images, command_of, search_path
+from tests.cluster.node.namespaces import NetworkNamespace
+from tests.cluster.node.sandbox import GATEWAY, Addresses, Launch, Mount, connect_pod
+from tests.cluster.node.status import build_status, timestamp
+from tests.cluster.node.volumes import files_of_volume, needed_tokens, write_files
 
 DEFAULT_GRACE: Final = 30.0
 TOKEN_SECONDS: Final = 3607

@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 import trio
 
-from tests.cluster.namespaces import NetworkNamespace
-from tests.cluster.netlink import Netlink
+from tests.cluster.node.namespaces import NetworkNamespace
+from tests.cluster.node.netlink import Netlink
 
 BRIDGE: Final = "pods"
 POD_NETWORK: Final = IPv4Network("10.244.0.0/16")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from haptic_trio.k8s.resource import Resource
-from tests.cluster.environment import SourceMissingError, Sources, find_source, read_field
+from tests.cluster.node.environment import SourceMissingError, Sources, find_source, read_field
 
 Files = dict[str, tuple[bytes, int]]
 """Content and mode by path below the volume's directory."""

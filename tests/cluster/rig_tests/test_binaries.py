@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.binaries import BinaryUnavailableError, find_binaries, provide_folder, provide_helm
+from tests.cluster.control_plane.binaries import BinaryUnavailableError, find_binaries, provide_folder, provide_helm
 
 
 def test_interrupted_build_is_not_taken_for_a_whole_one(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_second_builder_waits_for_the_first_and_takes_what_it_made(tmp_path: Pat
 def test_what_is_not_there_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HAPTIC_CLUSTER_CACHE", str(tmp_path))
 
-    with pytest.raises(BinaryUnavailableError, match=r"python -m tests\.cluster\.binaries"):
+    with pytest.raises(BinaryUnavailableError, match=r"python -m tests\.cluster\.control_plane\.binaries"):
         find_binaries()
 
 

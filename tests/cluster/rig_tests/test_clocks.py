@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.cluster.client import Cluster, until
-from tests.cluster.clock import Clock, NoCompilerError, build_library
-from tests.cluster.controllers import LEASE_DURATION, Site, installed
-from tests.cluster.traffic import flowing
+from tests.cluster.node.clock import Clock, NoCompilerError, build_library
+from tests.cluster.workloads.client import Cluster, until
+from tests.cluster.workloads.controllers import LEASE_DURATION, Site, installed
+from tests.cluster.workloads.traffic import flowing
 
 pytestmark = pytest.mark.cluster
 LIMIT = 180.0

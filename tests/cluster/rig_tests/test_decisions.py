@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haptic_trio.k8s.resource import Resource
-from tests.cluster.balancer import Listening, choose_targets, listenings_of
-from tests.cluster.environment import SourceMissingError, build_environment, fill_in
-from tests.cluster.images import Program, command_of, repository_of
-from tests.cluster.kubelet import choose_node
-from tests.cluster.manifests import pod
-from tests.cluster.probes import ProbeCount
-from tests.cluster.sandbox import POD_NETWORK, Addresses
-from tests.cluster.serving import tail
-from tests.cluster.status import ContainerState, Ended, build_status, find_phase
-from tests.cluster.volumes import write_files
+from tests.cluster.control_plane.balancer import Listening, choose_targets, listenings_of
+from tests.cluster.control_plane.serving import tail
+from tests.cluster.node.environment import SourceMissingError, build_environment, fill_in
+from tests.cluster.node.images import Program, command_of, repository_of
+from tests.cluster.node.kubelet import choose_node
+from tests.cluster.node.probes import ProbeCount
+from tests.cluster.node.sandbox import POD_NETWORK, Addresses
+from tests.cluster.node.status import ContainerState, Ended, build_status, find_phase
+from tests.cluster.node.volumes import write_files
+from tests.cluster.workloads.manifests import pod
 from tests.support.kubernetes import endpoint, endpoint_slice
 
 NOW = "2026-01-01T00:00:00Z"

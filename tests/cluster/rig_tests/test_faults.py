@@ -12,12 +12,12 @@ import msgspec
 import pytest
 import trio
 
-from tests.cluster.client import Cluster, until
+from tests.cluster.control_plane.state import find_clusters, make_directory, read_state, start_of, write_owner
 from tests.cluster.fixtures import require_cluster
-from tests.cluster.images import CHECKOUT
-from tests.cluster.manifests import PORT, deployment, pod, secret
+from tests.cluster.node.images import CHECKOUT
 from tests.cluster.rig import open_cluster
-from tests.cluster.state import find_clusters, make_directory, read_state, start_of, write_owner
+from tests.cluster.workloads.client import Cluster, until
+from tests.cluster.workloads.manifests import PORT, deployment, pod, secret
 
 pytestmark = pytest.mark.cluster
 LIMIT = 180.0

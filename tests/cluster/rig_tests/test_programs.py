@@ -4,10 +4,10 @@ import httpx
 import pytest
 import trio
 
-from tests.cluster.binaries import BinaryUnavailableError, find_helm
-from tests.cluster.client import Cluster
-from tests.cluster.images import default_images
-from tests.cluster.manifests import deployment, pod, service
+from tests.cluster.control_plane.binaries import BinaryUnavailableError, find_helm
+from tests.cluster.node.images import default_images
+from tests.cluster.workloads.client import Cluster
+from tests.cluster.workloads.manifests import deployment, pod, service
 
 pytestmark = pytest.mark.cluster
 LIMIT = 90.0

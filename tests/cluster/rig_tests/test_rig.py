@@ -13,8 +13,8 @@ import pytest
 import trio
 
 from haptic_trio.k8s.resource import Resource
-from tests.cluster.client import Cluster, until
-from tests.cluster.manifests import PORT, deployment, echo_container, pod, secret, service
+from tests.cluster.workloads.client import Cluster, until
+from tests.cluster.workloads.manifests import PORT, deployment, echo_container, pod, secret, service
 
 pytestmark = pytest.mark.cluster
 LIMIT = 90.0

@@ -13,11 +13,11 @@ import trio
 import yaml
 
 from haptic_trio.k8s.resource import Resource
-from tests.cluster.api import APPLY, Api, ApiError
-from tests.cluster.namespaces import NetworkNamespace
-from tests.cluster.network import NetworkTransport
-from tests.cluster.orders import Action, AddImage, Execute, Executed, PartState, Signal
-from tests.cluster.state import State
+from tests.cluster.control_plane.api import APPLY, Api, ApiError
+from tests.cluster.control_plane.orders import Action, AddImage, Execute, Executed, PartState, Signal
+from tests.cluster.control_plane.state import State
+from tests.cluster.node.namespaces import NetworkNamespace
+from tests.cluster.workloads.network import NetworkTransport
 
 POLL_INTERVAL: Final = 0.03
 FIELD_MANAGER: Final = "test"

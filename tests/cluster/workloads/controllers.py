@@ -13,10 +13,10 @@ import trio
 from haptic_trio.dataplane.agent.tls import TlsFiles
 from haptic_trio.deployment.pods import AGENT_NAME
 from haptic_trio.k8s.resource import Resource
-from tests.cluster.client import Cluster, until
-from tests.cluster.manifests import PORT, deployment, echo_container, service
-from tests.cluster.traffic import BadAnswerError, Open, Traffic, send_request
-from tests.support.agents import Authority
+from tests.cluster.workloads.client import Cluster, until
+from tests.cluster.workloads.manifests import PORT, deployment, echo_container, service
+from tests.cluster.workloads.traffic import BadAnswerError, Open, Traffic, send_request
+from tests.support.components.agents import Authority
 
 _S = TypeVar("_S", bound="Site")
 HTTPS_PORT: Final = 8443

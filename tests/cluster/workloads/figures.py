@@ -1,6 +1,6 @@
 """What the program takes on a real API server, with two controllers and two HAProxy instances as Pods.
 
-    python -m tests.cluster.figures [--sizes 1000,10000] [--changes 100] [--failovers 3] [--rest 60] [--json FILE]
+    python -m tests.cluster.workloads.figures [--sizes 1000,10000] [--changes 100] [--failovers 3] [--rest 60] [--json FILE]
 
 Each Ingress has a host, a Service and an EndpointSlice of its own. All intervals of the configuration are the default
 ones; the lease lasts 4 seconds, so that there is less to wait for.
@@ -23,15 +23,15 @@ import msgspec
 import trio
 
 from haptic_trio.k8s.resource import Resource
-from tests.cluster.audit import read_requests
-from tests.cluster.client import Cluster, until
-from tests.cluster.control_plane import SECURE_PORT
-from tests.cluster.controllers import Site, backend
-from tests.cluster.etcd import write_objects
-from tests.cluster.manifests import PORT
+from tests.cluster.control_plane.audit import read_requests
+from tests.cluster.control_plane.etcd import write_objects
+from tests.cluster.control_plane.processes import SECURE_PORT
+from tests.cluster.node.sandbox import GATEWAY
 from tests.cluster.rig import open_cluster
-from tests.cluster.sandbox import GATEWAY
-from tests.cluster.traffic import BadAnswerError, send_request
+from tests.cluster.workloads.client import Cluster, until
+from tests.cluster.workloads.controllers import Site, backend
+from tests.cluster.workloads.manifests import PORT
+from tests.cluster.workloads.traffic import BadAnswerError, send_request
 
 OBSERVE_INTERVAL: Final = 0.001
 STEP_LIMIT: Final = 600.0

@@ -2,10 +2,10 @@
 
 import trio
 
-from tests.cluster.client import Cluster
-from tests.cluster.control_plane import SECURE_PORT
-from tests.cluster.relay import relay
-from tests.cluster.sandbox import GATEWAY
+from tests.cluster.control_plane.processes import SECURE_PORT
+from tests.cluster.node.sandbox import GATEWAY
+from tests.cluster.workloads.client import Cluster
+from tests.cluster.workloads.relay import relay
 
 
 class Interruptions:

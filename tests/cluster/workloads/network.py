@@ -7,7 +7,7 @@ import httpcore
 import trio
 
 from haptic_trio.http1 import HttpTransport
-from tests.cluster.namespaces import NetworkNamespace
+from tests.cluster.node.namespaces import NetworkNamespace
 
 
 class _Backend(httpcore.AsyncNetworkBackend):

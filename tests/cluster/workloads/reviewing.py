@@ -1,6 +1,6 @@
 """A site whose Ingresses and configuration the API server asks about, and how long that takes.
 
-python -m tests.cluster.reviewing [--size 1000] [--samples 300]
+python -m tests.cluster.workloads.reviewing [--size 1000] [--samples 300]
 """
 
 import argparse
@@ -24,11 +24,11 @@ import trio
 import trustme
 
 from haptic_trio.k8s.resource import Resource
-from tests.cluster.certificates import WEBHOOK_CLIENT
-from tests.cluster.client import Cluster, until
-from tests.cluster.controllers import Site, installing
-from tests.cluster.etcd import write_objects
+from tests.cluster.control_plane.certificates import WEBHOOK_CLIENT
+from tests.cluster.control_plane.etcd import write_objects
 from tests.cluster.rig import open_cluster
+from tests.cluster.workloads.client import Cluster, until
+from tests.cluster.workloads.controllers import Site, installing
 
 SHARED: Final = 10
 """Ingresses with one Service behind them."""

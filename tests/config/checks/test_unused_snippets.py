@@ -5,7 +5,7 @@ import pytest
 from haptic_trio.config.checks.unused_snippets import find_unused_snippets
 from haptic_trio.config.model import Config, Snippet
 from haptic_trio.errors import Problem
-from tests.support.rendering import library_config
+from tests.support.components.rendering import library_config
 
 
 def unused(**snippets: str) -> list[Problem]:

@@ -30,9 +30,9 @@ from haptic_trio.dataplane.agent.tls import RenewedContext
 from haptic_trio.haproxy.model import FileKind, Generation, digest_of, make_file
 from haptic_trio.haproxy.plan.delta import make_delta
 from haptic_trio.haproxy.plan.operations import Plan
-from tests.support.agents import refused, serving, until
-from tests.support.endpoints import MemoryEndpoint
-from tests.support.haproxy import BASE, answering, build_generation
+from tests.support.components.agents import refused, serving, until
+from tests.support.components.endpoints import MemoryEndpoint
+from tests.support.processes.haproxy import BASE, answering, build_generation
 
 ONE, TWO = answering(1, "one"), answering(1, "two")
 SMALL = AgentLimits(blob_bytes=1000, upload_bytes=4000, manifest_bytes=8000, store_bytes=6000, pieces=1000)

@@ -15,8 +15,8 @@ from haptic_trio.dataplane.agent.follower import follow_agent
 from haptic_trio.dataplane.agent.tls import RenewedContext
 from haptic_trio.dataplane.presence import Presence, Renewal
 from haptic_trio.errors import Problem
-from tests.support.agents import serving
-from tests.support.endpoints import MemoryEndpoint, generation
+from tests.support.components.agents import serving
+from tests.support.components.endpoints import MemoryEndpoint, generation
 
 
 def notes(*names: str, pause: float = 1.0) -> list[str]:

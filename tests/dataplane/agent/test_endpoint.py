@@ -28,10 +28,19 @@ from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import FileKind, Generation, make_file
 from haptic_trio.haproxy.plan.operations import Plan, SetMapEntry
 from haptic_trio.haproxy.runtime.replies import parse_servers_state
-from tests.support.agents import Authority, remote_agent, serving, serving_haproxy, until
-from tests.support.endpoints import MemoryEndpoint
-from tests.support.haproxy import BASE, answering, backend, build_generation, fetch, forwarding, mapping, wait_for_body
-from tests.support.ports import free_port
+from tests.support.components.agents import Authority, remote_agent, serving, serving_haproxy, until
+from tests.support.components.endpoints import MemoryEndpoint
+from tests.support.processes.haproxy import (
+    BASE,
+    answering,
+    backend,
+    build_generation,
+    fetch,
+    forwarding,
+    mapping,
+    wait_for_body,
+)
+from tests.support.processes.ports import free_port
 
 
 @pytest.mark.haproxy

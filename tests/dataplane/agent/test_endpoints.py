@@ -11,10 +11,10 @@ from haptic_trio.dataplane.agent.client import AgentAddress
 from haptic_trio.dataplane.agent.endpoints import RemoteAgents
 from haptic_trio.dataplane.endpoint import Endpoint
 from tests.k8s.api_cluster import Reports
-from tests.support.agents import Authority, serving
-from tests.support.endpoints import MemoryEndpoint
-from tests.support.haproxy import answering
-from tests.support.ports import free_port
+from tests.support.components.agents import Authority, serving
+from tests.support.components.endpoints import MemoryEndpoint
+from tests.support.processes.haproxy import answering
+from tests.support.processes.ports import free_port
 
 
 class Published:

@@ -16,10 +16,10 @@ from haptic_trio.dataplane.agent.event_stream import CONNECT_LIMIT, follow_once
 from haptic_trio.dataplane.agent.messages import AgentEvent, EventKind
 from haptic_trio.dataplane.agent.tls import RenewedContext
 from haptic_trio.dataplane.sync import sync_endpoint
-from tests.support.agents import Authority, Serving, serving, serving_haproxy
-from tests.support.endpoints import MemoryEndpoint
-from tests.support.haproxy import answering, wait_for_body
-from tests.support.ports import free_port
+from tests.support.components.agents import Authority, Serving, serving, serving_haproxy
+from tests.support.components.endpoints import MemoryEndpoint
+from tests.support.processes.haproxy import answering, wait_for_body
+from tests.support.processes.ports import free_port
 
 
 class Follower:

@@ -6,7 +6,7 @@ import trio
 from haptic_trio.dataplane.agent.events import QUEUE, Observation, Observer, Subscription, compare_observations
 from haptic_trio.dataplane.agent.messages import AgentEvent, EventKind
 from haptic_trio.dataplane.endpoint import EndpointInfo, EndpointUnreachableError
-from tests.support.endpoints import MemoryEndpoint, generation
+from tests.support.components.endpoints import MemoryEndpoint, generation
 
 RUNS = Observation(pid=7, reloads=1, generation="a")
 

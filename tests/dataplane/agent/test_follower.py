@@ -17,7 +17,7 @@ from haptic_trio.dataplane.agent.messages import AgentEvent, AgentStatus, EventK
 from haptic_trio.dataplane.endpoint import Endpoint, EndpointError, EndpointInfo, EndpointUnreachableError
 from haptic_trio.dataplane.presence import Presence, Renewal
 from tests.k8s.api_cluster import Reports
-from tests.support.ports import free_port
+from tests.support.processes.ports import free_port
 
 
 @pytest.mark.parametrize(

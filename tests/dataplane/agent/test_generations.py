@@ -20,7 +20,7 @@ from haptic_trio.dataplane.agent.pieces import OutsideBaseError, RecipeError, di
 from haptic_trio.haproxy.config.parser import ConfigSyntaxError
 from haptic_trio.haproxy.model import FileKind, Generation, digest_of, make_file
 from haptic_trio.haproxy.plan.delta import make_delta
-from tests.support.haproxy import BASE, build_generation
+from tests.support.processes.haproxy import BASE, build_generation
 
 
 def generation(ports: dict[str, int], files: dict[str, str] | None = None, *, secret: bool = False) -> Generation:

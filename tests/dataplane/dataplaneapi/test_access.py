@@ -20,8 +20,7 @@ from haptic_trio.dataplane.endpoint import (
     EndpointTimeoutError,
     EndpointUnreachableError,
 )
-from tests.support.dataplaneapi import PASSWORD, FakeDataplaneApi, answers, hang, rejection
-from tests.support.dataplaneapi_builders import (
+from tests.support.dataplaneapi.builders import (
     CREDENTIALS,
     deploy,
     general,
@@ -29,6 +28,7 @@ from tests.support.dataplaneapi_builders import (
     open_client,
     open_endpoint,
 )
+from tests.support.dataplaneapi.server import PASSWORD, FakeDataplaneApi, answers, hang, rejection
 
 
 async def test_wrong_password_is_reported_without_it() -> None:

@@ -10,8 +10,7 @@ from starlette.responses import Response
 from haptic_trio.dataplane.endpoint import DriftReport, EndpointUnreachableError
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import Generation
-from tests.support.dataplaneapi import Call, FakeDataplaneApi, answers, rejection
-from tests.support.dataplaneapi_builders import (
+from tests.support.dataplaneapi.builders import (
     certificate,
     crt_list,
     deploy,
@@ -23,7 +22,8 @@ from tests.support.dataplaneapi_builders import (
     renewed,
     runs,
 )
-from tests.support.dataplaneapi_state import ROOT
+from tests.support.dataplaneapi.server import Call, FakeDataplaneApi, answers, rejection
+from tests.support.dataplaneapi.state import ROOT
 
 HTTPS = f"frontend https from base\n  bind 127.0.0.1:18443 ssl crt-list {ROOT}/ssl/list.txt strict-sni\n"
 SERVERS = ("a 127.0.0.1:9101", "b 127.0.0.1:9102 weight 20", "c 127.0.0.1:9103 disabled")

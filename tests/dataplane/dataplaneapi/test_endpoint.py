@@ -13,8 +13,7 @@ from haptic_trio.dataplane.endpoint import DeploymentRejectedError, DriftReport,
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import FileKind, Generation, make_file
 from haptic_trio.haproxy.plan.operations import Plan
-from tests.support.dataplaneapi import Call, FakeDataplaneApi, rejection
-from tests.support.dataplaneapi_builders import (
+from tests.support.dataplaneapi.builders import (
     HOSTS,
     certificate,
     crt_list,
@@ -28,7 +27,8 @@ from tests.support.dataplaneapi_builders import (
     runs,
     writes_of,
 )
-from tests.support.dataplaneapi_state import ROOT
+from tests.support.dataplaneapi.server import Call, FakeDataplaneApi, rejection
+from tests.support.dataplaneapi.state import ROOT
 
 NOTE = f"storage/{MANIFEST}"
 AUTHORITIES = trustme.CA().cert_pem.bytes()

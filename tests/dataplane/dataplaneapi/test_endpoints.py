@@ -14,11 +14,11 @@ from haptic_trio.dataplane.dataplaneapi import follower
 from haptic_trio.dataplane.dataplaneapi.client import ApiAccessError, Credentials
 from haptic_trio.dataplane.dataplaneapi.endpoints import ApiAddress, AuthoritiesError, RemoteApis
 from haptic_trio.dataplane.endpoint import Endpoint
-from tests.dataplane.test_dataplaneapi_network import serve
+from tests.dataplane.dataplaneapi.test_network import serve
 from tests.k8s.api_cluster import Reports
-from tests.support.dataplaneapi import PASSWORD, FakeDataplaneApi, rejection
-from tests.support.dataplaneapi_builders import CREDENTIALS
-from tests.support.ports import free_port
+from tests.support.dataplaneapi.builders import CREDENTIALS
+from tests.support.dataplaneapi.server import PASSWORD, FakeDataplaneApi, rejection
+from tests.support.processes.ports import free_port
 
 
 class Published:

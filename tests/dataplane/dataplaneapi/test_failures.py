@@ -17,8 +17,7 @@ from haptic_trio.dataplane.endpoint import (
 )
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.plan.operations import Plan, SetServerWeight
-from tests.support.dataplaneapi import Call, FakeDataplaneApi, answers, rejection
-from tests.support.dataplaneapi_builders import (
+from tests.support.dataplaneapi.builders import (
     certificate,
     crt_list,
     deploy,
@@ -30,7 +29,8 @@ from tests.support.dataplaneapi_builders import (
     pem,
     runs,
 )
-from tests.support.dataplaneapi_state import ROOT
+from tests.support.dataplaneapi.server import Call, FakeDataplaneApi, answers, rejection
+from tests.support.dataplaneapi.state import ROOT
 
 WRONG_FILE = "[ALERT]    (29261) : config : parsing [haproxy.cfg:7] : unable to load file '503.http'\n"
 

@@ -7,13 +7,12 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support import dataplaneapi
-from tests.support.dataplaneapi import FakeDataplaneApi
-from tests.support.dataplaneapi_contract import CONTRACT, Sent, check_answer, check_request
+from tests.support.dataplaneapi import server
+from tests.support.dataplaneapi.contract import CONTRACT, Sent, check_answer, check_request
+from tests.support.dataplaneapi.server import FakeDataplaneApi
 
 RECORDED: list[dict[str, Any]] = [
-    json.loads(line)
-    for line in Path(dataplaneapi.__file__).with_name("dataplaneapi_transcript.jsonl").read_text().splitlines()
+    json.loads(line) for line in Path(server.__file__).with_name("transcript.jsonl").read_text().splitlines()
 ]
 # Ids are new each time, and the description of a loaded map is HAProxy's.
 VARIES = {"id", "runtimeAPI"}

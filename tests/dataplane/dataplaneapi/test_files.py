@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from haptic_trio.dataplane.dataplaneapi.paths import Paths
 from haptic_trio.dataplane.dataplaneapi.storage import Place, Store, StoredFile, check_place, place_files, place_of
 from haptic_trio.haproxy.model import FileKind, make_file
-from tests.support.dataplaneapi_builders import certificate, crt_list, general, map_file
-from tests.support.dataplaneapi_state import clean_name
+from tests.support.dataplaneapi.builders import certificate, crt_list, general, map_file
+from tests.support.dataplaneapi.state import clean_name
 
 KEY = b"-----BEGIN PRIVATE KEY-----\n"
 

@@ -7,8 +7,7 @@ from haptic_trio.dataplane.dataplaneapi.storage import MANIFEST
 from haptic_trio.dataplane.endpoint import DriftReport
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import AuxFile, Generation
-from tests.support.dataplaneapi import Call, FakeDataplaneApi, answers, rejection
-from tests.support.dataplaneapi_builders import (
+from tests.support.dataplaneapi.builders import (
     HOSTS,
     certificate,
     crt_list,
@@ -21,7 +20,8 @@ from tests.support.dataplaneapi_builders import (
     runs,
     writes_of,
 )
-from tests.support.dataplaneapi_state import ROOT
+from tests.support.dataplaneapi.server import Call, FakeDataplaneApi, answers, rejection
+from tests.support.dataplaneapi.state import ROOT
 
 NOTE = f"storage/{MANIFEST}"
 

@@ -18,8 +18,8 @@ from haptic_trio.dataplane.dataplaneapi.client import ApiAnswerError, open_api_c
 from haptic_trio.dataplane.dataplaneapi.endpoint import open_dataplaneapi_endpoint
 from haptic_trio.dataplane.endpoint import EndpointTimeoutError, EndpointUnreachableError
 from haptic_trio.dataplane.sync import sync_endpoint
-from tests.support.dataplaneapi import Call, FakeDataplaneApi
-from tests.support.dataplaneapi_builders import CREDENTIALS, general, generation, runs
+from tests.support.dataplaneapi.builders import CREDENTIALS, general, generation, runs
+from tests.support.dataplaneapi.server import Call, FakeDataplaneApi
 
 LIMIT = 20.0
 

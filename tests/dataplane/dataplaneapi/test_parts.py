@@ -41,9 +41,9 @@ from haptic_trio.haproxy.plan.operations import (
     SetServerWeight,
     StoreCertificate,
 )
-from tests.support.dataplaneapi_builders import certificate, general, generation
-from tests.support.dataplaneapi_contract import CONTRACT, check_value
-from tests.support.dataplaneapi_state import ROOT, rewrite, with_header
+from tests.support.dataplaneapi.builders import certificate, general, generation
+from tests.support.dataplaneapi.contract import CONTRACT, check_value
+from tests.support.dataplaneapi.state import ROOT, rewrite, with_header
 
 HOSTS = f"{ROOT}/maps/host.map"
 KEY = b"-----BEGIN PRIVATE KEY-----\n"

@@ -14,9 +14,17 @@ import trio
 from haptic_trio.dataplane.endpoint import DeploymentRejectedError, EndpointTimeoutError
 from haptic_trio.dataplane.local.attached import AttachedAgent
 from haptic_trio.dataplane.sync import sync_endpoint
-from tests.support.agents import until
-from tests.support.haproxy import answering, backend, build_generation, fetch, forwarding, mapping, wait_for_body
-from tests.support.ports import free_port
+from tests.support.components.agents import until
+from tests.support.processes.haproxy import (
+    answering,
+    backend,
+    build_generation,
+    fetch,
+    forwarding,
+    mapping,
+    wait_for_body,
+)
+from tests.support.processes.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 

@@ -21,7 +21,7 @@ from haptic_trio.dataplane.local.check import (
     judge_output,
 )
 from haptic_trio.haproxy.model import FileKind, make_file
-from tests.support.haproxy import BASE, answering, build_generation, mapping
+from tests.support.processes.haproxy import BASE, answering, build_generation, mapping
 
 pytestmark = pytest.mark.process
 

@@ -19,9 +19,9 @@ from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.operations import Plan
 from haptic_trio.haproxy.plan.plan import make_plan
-from tests.support.agents import serving
-from tests.support.haproxy import backend, fetch, forwarding, kill_and_wait_for_next, wait_for_body
-from tests.support.ports import free_port
+from tests.support.components.agents import serving
+from tests.support.processes.haproxy import backend, fetch, forwarding, kill_and_wait_for_next, wait_for_body
+from tests.support.processes.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 

@@ -12,7 +12,7 @@ from haptic_trio.dataplane.endpoint import DeploymentRejectedError, EndpointErro
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import FileKind, make_file
 from haptic_trio.haproxy.plan.operations import DeleteMapEntry, Plan, ReplaceMap, SetMapEntry
-from tests.support.haproxy import (
+from tests.support.processes.haproxy import (
     BASE,
     answering,
     backend,
@@ -26,7 +26,7 @@ from tests.support.haproxy import (
     paths_named,
     wait_for_body,
 )
-from tests.support.ports import free_port
+from tests.support.processes.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 

@@ -11,9 +11,9 @@ import trio
 from haptic_trio.dataplane.agent.endpoint import RemoteAgent
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import Generation
-from tests.support.agents import Authority, agent_process, remote_agent, until
-from tests.support.haproxy import answering, fetch, live_haproxies, mapping, wait_for_body
-from tests.support.ports import free_port
+from tests.support.components.agents import Authority, agent_process, remote_agent, until
+from tests.support.processes.haproxy import answering, fetch, live_haproxies, mapping, wait_for_body
+from tests.support.processes.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 

@@ -13,9 +13,9 @@ from haptic_trio.dataplane.local.master import MasterClient, MasterState
 from haptic_trio.dataplane.local.old_workers import WARNED_FROM, OldWorkers
 from haptic_trio.dataplane.local.process import find_record
 from haptic_trio.haproxy.model import Generation
-from tests.support.agents import until
-from tests.support.haproxy import BASE, build_generation, instances
-from tests.support.ports import free_port
+from tests.support.components.agents import until
+from tests.support.processes.haproxy import BASE, build_generation, instances
+from tests.support.processes.ports import free_port
 
 
 class Master(MasterClient):

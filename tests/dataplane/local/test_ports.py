@@ -9,8 +9,8 @@ import trio
 from haptic_trio.dataplane.endpoint import UnboundAddress
 from haptic_trio.dataplane.local.ports import find_addresses, find_conflicts, read_conflicts
 from haptic_trio.haproxy.model import Config
-from tests.support.haproxy import BASE, build_generation
-from tests.support.ports import free_port
+from tests.support.processes.haproxy import BASE, build_generation
+from tests.support.processes.ports import free_port
 
 
 def listening(*binds: str) -> Config:

@@ -22,8 +22,8 @@ from haptic_trio.dataplane.local.process import ProcessRecord, find_record, read
 from haptic_trio.dataplane.local.supervisor import LoadRejectedError, Supervisor
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import FileKind, Generation, make_file
-from tests.support.agents import until
-from tests.support.haproxy import (
+from tests.support.components.agents import until
+from tests.support.processes.haproxy import (
     BASE,
     answering,
     build_generation,
@@ -33,7 +33,7 @@ from tests.support.haproxy import (
     mapping,
     wait_for_body,
 )
-from tests.support.ports import free_port
+from tests.support.processes.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 

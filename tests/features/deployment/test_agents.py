@@ -13,9 +13,9 @@ from haptic_trio.dataplane.agent.client import AgentAddress
 from haptic_trio.dataplane.endpoint import EndpointInfo
 from haptic_trio.messages import DeploymentCompleted, DeploymentScheduled, InstanceDeployed
 from tests.features.harness import Running, Site, controller
-from tests.support.agents import AgentProcess, Authority, agent_process, until
-from tests.support.haproxy import backend, fetch, live_haproxies
-from tests.support.ports import free_port
+from tests.support.components.agents import AgentProcess, Authority, agent_process, until
+from tests.support.processes.haproxy import backend, fetch, live_haproxies
+from tests.support.processes.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 

@@ -14,7 +14,7 @@ from haptic_trio.messages import (
     ValidationFailed,
 )
 from tests.features.harness import Running, Site, Traffic, serving_web
-from tests.support.haproxy import backend
+from tests.support.processes.haproxy import backend
 
 pytestmark = pytest.mark.haproxy
 

@@ -15,11 +15,11 @@ from haptic_trio.cli.serving.endpoints import ApiList
 from haptic_trio.dataplane.dataplaneapi.endpoints import ApiAddress
 from haptic_trio.dataplane.local.check import run_check
 from haptic_trio.messages import InstanceDeployed, InstanceFailed
-from tests.dataplane.test_dataplaneapi_network import serve
+from tests.dataplane.dataplaneapi.test_network import serve
 from tests.features.harness import Running, Site, controller, ingress
-from tests.support.dataplaneapi import PASSWORD, FakeDataplaneApi
-from tests.support.dataplaneapi_state import DIRECTORIES, ROOT
-from tests.support.ports import free_port
+from tests.support.dataplaneapi.server import PASSWORD, FakeDataplaneApi
+from tests.support.dataplaneapi.state import DIRECTORIES, ROOT
+from tests.support.processes.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 

@@ -8,7 +8,7 @@ import pytest
 
 from haptic_trio.messages import InstanceDeployed, InstanceFailed, ReconcileCompleted
 from tests.features.harness import Running, Site, controller
-from tests.support.haproxy import backend, live_haproxies
+from tests.support.processes.haproxy import backend, live_haproxies
 
 pytestmark = pytest.mark.haproxy
 

@@ -8,9 +8,9 @@ import pytest
 
 from haptic_trio.messages import InstanceDeployed
 from tests.features.harness import Site, controller
-from tests.support.haproxy import backend
-from tests.support.ports import free_port
-from tests.support.wanted import FIELDS, MOVING, Wanted, host, make_certificates
+from tests.support.processes.haproxy import backend
+from tests.support.processes.ports import free_port
+from tests.support.scenarios.wanted import FIELDS, MOVING, Wanted, host, make_certificates
 
 pytestmark = pytest.mark.haproxy
 

@@ -7,7 +7,7 @@ import trio
 
 from haptic_trio.messages import ConfigInvalid, InstanceDeployed, StageReached
 from tests.features.harness import Running, Site, Traffic, controller, serving_web
-from tests.support.haproxy import backend, live_haproxies
+from tests.support.processes.haproxy import backend, live_haproxies
 
 pytestmark = pytest.mark.haproxy
 

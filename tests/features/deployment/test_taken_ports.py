@@ -15,9 +15,9 @@ from haptic_trio.deployment import taken_ports
 from haptic_trio.messages import InstanceFailed, InstanceOperationFailed
 from haptic_trio.stages.process import Process
 from tests.features.harness import Running, Site, controller, request
-from tests.support.agents import Authority, agent_process
-from tests.support.haproxy import backend
-from tests.support.ports import free_port
+from tests.support.components.agents import Authority, agent_process
+from tests.support.processes.haproxy import backend
+from tests.support.processes.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 API = "gateway.networking.k8s.io/v1"

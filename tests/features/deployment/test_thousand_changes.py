@@ -9,10 +9,10 @@ import trio
 
 from haptic_trio.dataplane.binary import probe_version
 from tests.features.harness import Site
-from tests.support.crash_rig import Instance
-from tests.support.launcher import Program, launcher
-from tests.support.ports import free_port
-from tests.support.thousand import (
+from tests.support.processes.launcher import Program, launcher
+from tests.support.processes.ports import free_port
+from tests.support.scenarios.crash_rig import Instance
+from tests.support.scenarios.thousand import (
     Clients,
     Figures,
     add_one_after_another,
@@ -21,7 +21,7 @@ from tests.support.thousand import (
     resident,
     wait_served,
 )
-from tests.support.witness import answering
+from tests.support.scenarios.witness import answering
 
 pytestmark = [pytest.mark.haproxy, pytest.mark.crash]
 

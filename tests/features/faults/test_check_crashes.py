@@ -8,7 +8,7 @@ import pytest
 from haptic_trio.messages import Quarantined, Released
 from tests.features.harness import Running, Site, controller, ingress
 from tests.features.test_webhook import reviewing
-from tests.support.haproxy import backend
+from tests.support.processes.haproxy import backend
 
 pytestmark = pytest.mark.haproxy
 

@@ -15,12 +15,12 @@ import pytest
 import trio
 
 from tests.features.harness import Site
-from tests.support.agents import Authority
-from tests.support.crash_rig import DRIFT_INTERVAL, Instance, Part, Rig
-from tests.support.launcher import Launcher, Program, launcher
-from tests.support.ports import free_port
-from tests.support.wanted import BACKENDS, FIELDS, KINDS, make_certificates
-from tests.support.witness import Witness, answering
+from tests.support.components.agents import Authority
+from tests.support.processes.launcher import Launcher, Program, launcher
+from tests.support.processes.ports import free_port
+from tests.support.scenarios.crash_rig import DRIFT_INTERVAL, Instance, Part, Rig
+from tests.support.scenarios.wanted import BACKENDS, FIELDS, KINDS, make_certificates
+from tests.support.scenarios.witness import Witness, answering
 
 pytestmark = [pytest.mark.haproxy, pytest.mark.crash]
 

@@ -15,8 +15,8 @@ import trio
 from haptic_trio.messages import InstanceDeployed
 from tests.features.harness import Site, Traffic, controller
 from tests.features.harness import ingress as make_ingress
-from tests.support.haproxy import backend, live_haproxies, paths_named, wait_for_body
-from tests.support.ports import free_port
+from tests.support.processes.haproxy import backend, live_haproxies, paths_named, wait_for_body
+from tests.support.processes.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 

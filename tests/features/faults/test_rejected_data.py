@@ -6,7 +6,7 @@ import pytest
 
 from haptic_trio.messages import ValidationFailed
 from tests.features.harness import Site, controller, ingress, service
-from tests.support.haproxy import backend
+from tests.support.processes.haproxy import backend
 
 pytestmark = pytest.mark.haproxy
 

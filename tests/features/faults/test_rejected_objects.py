@@ -11,8 +11,8 @@ import trustme
 
 from haptic_trio.messages import ConfigPrepared, InstanceDeployed, Quarantined
 from tests.features.harness import Running, Site, controller, ingress
-from tests.support.haproxy import backend
-from tests.support.ports import free_port
+from tests.support.processes.haproxy import backend
+from tests.support.processes.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 

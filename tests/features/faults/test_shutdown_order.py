@@ -6,8 +6,8 @@ import pytest
 
 from haptic_trio.messages import DeploymentStarted
 from tests.features.harness import Site, controller
-from tests.support.haproxy import backend, live_haproxies
-from tests.support.scripts import script
+from tests.support.processes.haproxy import backend, live_haproxies
+from tests.support.processes.scripts import script
 
 pytestmark = pytest.mark.haproxy
 

@@ -9,7 +9,7 @@ import trio
 from haptic_trio.dataplane.local.process import read_start_time
 from haptic_trio.messages import InstanceDraining
 from tests.features.harness import LIMIT, Site, controller, serving_web
-from tests.support.haproxy import backend, live_haproxies
+from tests.support.processes.haproxy import backend, live_haproxies
 
 pytestmark = pytest.mark.haproxy
 

@@ -9,10 +9,10 @@ import trio
 import trustme
 
 from tests.features.harness import LIMIT, Site, controller
-from tests.support.haproxy import backend
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service, tls_secret
-from tests.support.ports import free_port
-from tests.support.traffic import names_of
+from tests.support.processes.haproxy import backend
+from tests.support.processes.ports import free_port
+from tests.support.traffic.servers import names_of
 
 pytestmark = pytest.mark.haproxy
 

@@ -8,7 +8,7 @@ import trio
 
 from haptic_trio.messages import ConfigRendered, Quarantined, Released, ValidationFailed
 from tests.features.harness import Site, controller, ingress
-from tests.support.haproxy import backend
+from tests.support.processes.haproxy import backend
 
 pytestmark = pytest.mark.haproxy
 

@@ -14,10 +14,10 @@ from haptic_trio.cli.app import cli
 from haptic_trio.cli.serving.fleet import control_path
 from haptic_trio.messages import FleetChanged, InstanceDeployed, InstanceOperationFailed
 from tests.features.harness import Site
-from tests.fleet.knocking import knocking
-from tests.fleet.local import download, listening_sockets, slow_backend
-from tests.fleet.story import Story, replaceable, running_story, write_site
-from tests.support.haproxy import fetch, live_haproxies, wait_for_body
+from tests.fleet.rig.knocking import knocking
+from tests.fleet.rig.local import download, listening_sockets, slow_backend
+from tests.fleet.rig.story import Story, replaceable, running_story, write_site
+from tests.support.processes.haproxy import fetch, live_haproxies, wait_for_body
 
 pytestmark = pytest.mark.haproxy
 

@@ -13,10 +13,10 @@ from haptic_trio.cli.fleet import NoControllerError, RejectedRequestError, ask_c
 from haptic_trio.dataplane.local.process import find_masters, read_record
 from haptic_trio.fleet.status import GroupStatus
 from tests.features.harness import Site
-from tests.fleet.knocking import Report, knocking
-from tests.fleet.story import running_story, write_site
-from tests.support.haproxy import live_haproxies
-from tests.support.launcher import Program, launcher
+from tests.fleet.rig.knocking import Report, knocking
+from tests.fleet.rig.story import running_story, write_site
+from tests.support.processes.haproxy import live_haproxies
+from tests.support.processes.launcher import Program, launcher
 
 pytestmark = pytest.mark.haproxy
 

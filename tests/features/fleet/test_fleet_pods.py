@@ -15,12 +15,12 @@ from haptic_trio.fleet.providers.pod_objects import MARK, PODS, SERVING
 from haptic_trio.k8s.resource import Resource
 from tests.features.harness import Running, controller
 from tests.features.server_site import ServerSite
-from tests.fleet.pod_rig import make_template
-from tests.support.agents import Authority, serving
-from tests.support.api_server import ApiServer
-from tests.support.api_server_kinds import make_kind
-from tests.support.endpoints import MemoryEndpoint
-from tests.support.ports import free_port
+from tests.fleet.rig.pod_rig import make_template
+from tests.support.api_server.kinds import make_kind
+from tests.support.api_server.server import ApiServer
+from tests.support.components.agents import Authority, serving
+from tests.support.components.endpoints import MemoryEndpoint
+from tests.support.processes.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 

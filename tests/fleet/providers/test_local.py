@@ -14,7 +14,7 @@ import trio
 
 from haptic_trio.dataplane.local.process import MasterProcess, read_record
 from haptic_trio.dataplane.sync import sync_endpoint
-from tests.fleet.local import (
+from tests.fleet.rig.local import (
     GROUP,
     clients_of,
     download,
@@ -23,8 +23,8 @@ from tests.fleet.local import (
     running_fleet,
     slow_backend,
 )
-from tests.support.haproxy import answering, bodies_of, fetch, instances, live_haproxies
-from tests.support.ports import free_port
+from tests.support.processes.haproxy import answering, bodies_of, fetch, instances, live_haproxies
+from tests.support.processes.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 
@@ -193,8 +193,8 @@ CONTROLLER = """
 import sys
 from pathlib import Path
 import trio
-from tests.fleet.local import running_fleet
-from tests.support.haproxy import answering
+from tests.fleet.rig.local import running_fleet
+from tests.support.processes.haproxy import answering
 
 async def main(root, binary, port, size):
     async with running_fleet(Path(root), Path(binary), answering(int(port), "one"), size=int(size)) as fleet:

@@ -8,7 +8,7 @@ import trio
 from haptic_trio.fleet.model import EventType, ReconcileEvent
 from haptic_trio.fleet.providers.observed_pods import ForeignPodsError, ObservedPods
 from haptic_trio.k8s.resource import Resource
-from tests.support.cluster import MemoryCluster
+from tests.support.components.cluster import MemoryCluster
 
 
 def make_pod(name: str, *, ready: str = "True", **metadata: Any) -> Resource:

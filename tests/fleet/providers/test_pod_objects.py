@@ -20,7 +20,7 @@ from haptic_trio.fleet.providers.pod_objects import (
     with_metadata,
 )
 from haptic_trio.k8s.resource import Resource
-from tests.fleet.pod_rig import make_template
+from tests.fleet.rig.pod_rig import make_template
 
 RECORD_OF_ONE = InstanceRecord(id="web-1", key=GroupKey("web"), state=InstanceState.PENDING, created_at=1.0)
 

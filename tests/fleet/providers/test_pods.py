@@ -11,8 +11,8 @@ from haptic_trio.config.model import Duration
 from haptic_trio.fleet.model import InstanceState
 from haptic_trio.fleet.providers.pod_objects import MARK, POD_TEMPLATES, PODS, RECORD, SERVING
 from haptic_trio.messages import InstanceDraining, InstanceOperationFailed
-from tests.fleet.pod_rig import INSTANCES, LABELS, NAMESPACE, make_template, pod_rig
-from tests.support.facts import drain as drain_facts
+from tests.fleet.rig.pod_rig import INSTANCES, LABELS, NAMESPACE, make_template, pod_rig
+from tests.support.messages import drain as drain_facts
 
 
 @pytest.fixture

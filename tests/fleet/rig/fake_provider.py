@@ -20,7 +20,7 @@ from haptic_trio.fleet.model import (
     ReconcileEvent,
 )
 from haptic_trio.fleet.reconciler import FleetReconciler
-from tests.fleet.memory_store import MemoryStore
+from tests.fleet.rig.memory_store import MemoryStore
 
 WEB = GroupKey("web")
 LOOKS = frozenset({"list_owned", "adopt", "status", "drained"})

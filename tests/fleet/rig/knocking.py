@@ -1,6 +1,6 @@
 """A client that opens so many connections a second, whatever becomes of them, in a process of its own.
 
-python -m tests.fleet.knocking PORT RATE   prints a line once the first answer has come; asked to end by the end of
+python -m tests.fleet.rig.knocking PORT RATE   prints a line once the first answer has come; asked to end by the end of
 its standard input, it prints what it has met, as JSON.
 """
 
@@ -151,9 +151,9 @@ class Knocking:
 async def knocking(port: int, rate: float = 500.0) -> AsyncIterator[Knocking]:
     """Knock at *port* for as long as the block lasts, from the first answer on; the report is there afterwards."""
     knocking = Knocking()
-    command = [sys.executable, "-m", "tests.fleet.knocking", str(port), str(rate)]
+    command = [sys.executable, "-m", "tests.fleet.rig.knocking", str(port), str(rate)]
     process = await trio.lowlevel.open_process(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[3]
     )
     assert process.stdin is not None
     assert process.stdout is not None

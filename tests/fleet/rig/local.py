@@ -17,7 +17,7 @@ from haptic_trio.fleet.providers.local import LocalProvider
 from haptic_trio.fleet.reconciler import FleetReconciler
 from haptic_trio.fleet.store import FileStore
 from haptic_trio.haproxy.model import Generation
-from tests.support.haproxy import BASE, build_generation
+from tests.support.processes.haproxy import BASE, build_generation
 
 GROUP = GroupKey("local")
 

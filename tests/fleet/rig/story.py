@@ -8,13 +8,13 @@ from typing import Any
 import trio
 
 from haptic_trio.cli.fleet import ask_controller
-from haptic_trio.demo.facts import FactLog
+from haptic_trio.demo.event_log import FactLog
 from haptic_trio.fleet.model import InstanceRecord, InstanceState
 from haptic_trio.fleet.owner import FleetOwner
 from haptic_trio.messages import FleetChanged, InstanceDraining
 from tests.features.harness import Running, Site, controller
-from tests.support.haproxy import live_haproxies
-from tests.support.scripts import script
+from tests.support.processes.haproxy import live_haproxies
+from tests.support.processes.scripts import script
 
 TEMPLATE = """\
 global

@@ -12,10 +12,10 @@ from cryptography import x509
 from haptic_trio.gateway.listeners.certificates import CertificateProblem, secret_of
 from haptic_trio.gateway.listeners.ports import PortHosts, ServedListener, with_lines
 from haptic_trio.k8s.resource import Resource
-from tests.attacks.credentials import weak_pairs
+from tests.attacks.inputs.credentials import weak_pairs
 from tests.gateway.objects import gateway, made, route, rule, stores_of
 from tests.gateway.serving import secret, served
-from tests.support.ports import free_port
+from tests.support.processes.ports import free_port
 
 OWNER, TENANT = (trustme.CA(organization_name=name) for name in ("owner", "tenant"))
 HOST = "shop.test.example"

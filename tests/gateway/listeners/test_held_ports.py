@@ -20,7 +20,7 @@ from haptic_trio.k8s.store import Stores
 from haptic_trio.status.gateway import ListenerSetStatus
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, made, route, rule, stores_of
 from tests.gateway.serving import Authority, secret
-from tests.libraries.test_gateway import Site
+from tests.libraries.gateway.test_gateway import Site
 from tests.support.work import Work
 
 RULES = PortRules()

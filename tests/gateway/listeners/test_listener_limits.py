@@ -9,7 +9,7 @@ from haptic_trio.k8s.resource import Resource
 from haptic_trio.status.gateway import GatewayStatus, ListenerSetStatus
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, made, stores_of
 from tests.gateway.serving import Authority, secret
-from tests.libraries.test_gateway import Site
+from tests.libraries.gateway.test_gateway import Site
 
 SHARED = gateway(
     "gw", {"name": "own", "port": 80, "protocol": "HTTP"}, allowedListeners={"namespaces": {"from": "All"}}

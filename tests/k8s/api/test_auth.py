@@ -15,7 +15,7 @@ from haptic_trio.k8s.client import Selection
 from haptic_trio.k8s.errors import CredentialsError, UnauthorizedError, UnreachableError
 from tests.k8s.api_cluster import FAST, Reports, connected, viewing
 from tests.k8s.objects import SERVICES
-from tests.support.api_server import TOKEN, ApiServer, serving
+from tests.support.api_server.server import TOKEN, ApiServer, serving
 from tests.support.kubernetes import service
 
 ALL_SERVICES = Selection(type=SERVICES)

@@ -11,7 +11,7 @@ from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.k8s.api.lease import LEASES, LeaseElector, Standing
 from haptic_trio.k8s.lease_election import LeaseSettings
 from tests.k8s.api_cluster import Reports, connected
-from tests.support.api_server import ApiServer, serving
+from tests.support.api_server.server import ApiServer, serving
 
 FAST = LeaseSettings(duration=1.0, renew_deadline=0.6, retry_period=0.1)
 

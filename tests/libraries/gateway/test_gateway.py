@@ -15,7 +15,7 @@ from haptic_trio.templating.incremental.recorder import current_recorder
 from haptic_trio.validation_tests.fixtures import make_stores
 from tests.gateway.crowd import HOST, crowd, open_gateway, shop
 from tests.gateway.objects import gateway, gateway_class, made, plural_of, route, rule, service
-from tests.support.rendering import library_config
+from tests.support.components.rendering import library_config
 
 NASTY = [
     "\n",

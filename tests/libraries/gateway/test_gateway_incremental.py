@@ -13,7 +13,7 @@ from haptic_trio.k8s.resource import Resource
 from haptic_trio.pipeline.render import Renderer
 from haptic_trio.status.gateway import RouteStatus
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, grant, made, route, rule, service
-from tests.libraries.test_gateway import Site
+from tests.libraries.gateway.test_gateway import Site
 
 COUNT = 300
 HTTP = {"name": "http", "port": 80, "protocol": "HTTP"}

@@ -10,8 +10,8 @@ import trustme
 
 from haptic_trio.config.libraries import library_names, load_library
 from haptic_trio.k8s.resource import Resource
+from tests.support.components.rendering import Rendered, render
 from tests.support.kubernetes import ingress, meta, path, rule, service, tls_secret
-from tests.support.rendering import Rendered, render
 
 VENDORS = {
     name: entry
@@ -20,7 +20,7 @@ VENDORS = {
     for name, entry in load_library(library).templating.extra_context["ingressAnnotations"].items()
 }
 LIBRARIES = ("base", "ssl", "ingress", *(name for name in library_names() if name.endswith("-annotations")))
-DOCS = Path(__file__).parents[2] / "docs" / "annotations.md"
+DOCS = Path(__file__).parents[3] / "docs" / "annotations.md"
 ALL = [(vendor, name) for vendor, entry in VENDORS.items() for name in entry["known"]]
 
 HASH = b"$5$abcdefgh$gruCpC7VkOTspMQTTSAR8mtlO9Upms.fwqE5y16JVM."

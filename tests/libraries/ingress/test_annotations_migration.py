@@ -9,9 +9,9 @@ from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.pipeline.render import Renderer
 from tests.libraries.conftest import Cluster
+from tests.support.components.rendering import KINDS, library_config
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
-from tests.support.rendering import KINDS, library_config
-from tests.support.traffic import PATIENCE, ask, serving
+from tests.support.traffic.servers import PATIENCE, ask, serving
 
 NGINX = "nginx.ingress.kubernetes.io/"
 HOST = "a.example.com"

@@ -9,7 +9,7 @@ import pytest
 from haptic_trio.k8s.resource import Resource
 from tests.libraries.conftest import Cluster
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
-from tests.support.traffic import Answer, ask, serving
+from tests.support.traffic.servers import Answer, ask, serving
 
 NGINX = "nginx.ingress.kubernetes.io"
 LIBRARIES = ("base", "ssl", "ingress", "nginx-annotations")

@@ -4,8 +4,8 @@ from typing import Final
 
 import pytest
 
+from tests.support.components.rendering import Rendered, render
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
-from tests.support.rendering import Rendered, render
 
 LIBRARIES = ("base", "ssl", "ingress", "haproxy-ingress-annotations", "haproxy-org-annotations")
 HI, ORG = "haproxy-ingress.github.io/", "haproxy.org/"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.docs.console import Session
 from tests.docs.markdown import DOCS, blocks_of, shown
-from tests.support.haproxy import haproxy_binary
+from tests.support.processes.haproxy import haproxy_binary
 
 __all__ = ["haproxy_binary"]
 

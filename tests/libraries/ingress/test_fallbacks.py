@@ -11,9 +11,9 @@ from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.templating.incremental.outputs import FragmentOutput, Recall
 from haptic_trio.templating.values.subjects import FragmentKey
+from tests.support.components.rendering import KINDS, library_config
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, meta, path, rule, service, tls_secret
-from tests.support.proxy import check
-from tests.support.rendering import KINDS, library_config
+from tests.support.traffic.proxy import check
 
 LIBRARIES = ("base", "ssl", "ingress", "nginx-annotations")
 NGINX = "nginx.ingress.kubernetes.io/"

@@ -12,9 +12,9 @@ from haptic_trio.pipeline import render as rendering
 from haptic_trio.pipeline.render import Renderer
 from haptic_trio.validation_tests.fixtures import make_stores
 from tests.libraries.conftest import Cluster
+from tests.support.components.rendering import KINDS, Rendered, library_config
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
-from tests.support.rendering import KINDS, Rendered, library_config
-from tests.support.traffic import ask, serving
+from tests.support.traffic.servers import ask, serving
 
 pytestmark = pytest.mark.haproxy
 

@@ -14,7 +14,7 @@ from tests.support.kubernetes import (
     service,
     service_backend,
 )
-from tests.support.traffic import ask, serving
+from tests.support.traffic.servers import ask, serving
 
 pytestmark = pytest.mark.haproxy
 

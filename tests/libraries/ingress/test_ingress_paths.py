@@ -4,7 +4,7 @@ import pytest
 
 from tests.libraries.conftest import Cluster
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
-from tests.support.traffic import ask, serving
+from tests.support.traffic.servers import ask, serving
 
 pytestmark = pytest.mark.haproxy
 

@@ -10,8 +10,8 @@ from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.pipeline.render import Renderer
 from haptic_trio.templating.incremental.outputs import Recall
+from tests.support.components.rendering import KINDS, library_config
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service, tls_secret
-from tests.support.rendering import KINDS, library_config
 
 HOST = "a.example.com"
 GOOD = (service("web"), endpoint_slice("web", endpoint("10.0.0.1"), ports=80))

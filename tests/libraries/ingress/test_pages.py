@@ -10,7 +10,7 @@ from haptic_trio.config.model import Config
 from haptic_trio.config.templates import template_set
 from tools.docgen.libraries import MARKER, library_page, summary_of, write_pages
 
-PAGES = Path(__file__).parents[2] / "docs" / "libraries"
+PAGES = Path(__file__).parents[3] / "docs" / "libraries"
 _INCLUDED = re.compile(r'include_snippets "([^"]+)"')
 
 

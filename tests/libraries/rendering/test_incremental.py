@@ -10,6 +10,7 @@ from haptic_trio.chunked import differences
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.pipeline.render import Rendered, Renderer
+from tests.support.components.rendering import KINDS, library_config
 from tests.support.kubernetes import (
     endpoint,
     endpoint_slice,
@@ -20,7 +21,6 @@ from tests.support.kubernetes import (
     service,
     tls_secret,
 )
-from tests.support.rendering import KINDS, library_config
 
 COUNT = 1_000
 ISSUED = trustme.CA().issue_cert("tls.example.com", key_type=trustme.KeyType.ECDSA)

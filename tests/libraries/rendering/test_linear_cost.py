@@ -16,8 +16,8 @@ from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.templating.sandbox import TemplateEnvironment
+from tests.support.components.rendering import KINDS, library_config
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service, tls_secret
-from tests.support.rendering import KINDS, library_config
 from tests.support.work import Work
 
 LIBRARIES = ("base", "ssl", "ingress", "haproxy-org-annotations", "haproxy-ingress-annotations", "nginx-annotations")

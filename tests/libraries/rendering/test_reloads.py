@@ -8,8 +8,8 @@ from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_gene
 from haptic_trio.haproxy.plan.operations import AddMapEntry, DeleteMapEntry, Plan, SetMapEntry, SetServerAddress
 from haptic_trio.haproxy.plan.plan import make_plan
 from haptic_trio.k8s.resource import Resource
+from tests.support.components.rendering import render
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service, tls_secret
-from tests.support.rendering import render
 
 WEB = ingress("web", rule("a.example.com", path("/", "web")))
 SERVICES = (service("web"), service("api"), ingress("api", rule("api.example.com", path("/", "api"))))

@@ -9,12 +9,12 @@ import trio
 from haptic_trio.config.libraries import library_names, load_library
 from haptic_trio.config.model import Config, Snippet, Template
 from tests.libraries.conftest import Cluster
-from tests.libraries.spop import judging
+from tests.libraries.requests.spop import judging
+from tests.support.components.rendering import library_config, render, render_config
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
-from tests.support.ports import free_port
-from tests.support.proxy import check, running
-from tests.support.rendering import library_config, render, render_config
-from tests.support.traffic import ask, serving
+from tests.support.processes.ports import free_port
+from tests.support.traffic.proxy import check, running
+from tests.support.traffic.servers import ask, serving
 
 HOST = "a.example.com"
 

@@ -19,11 +19,11 @@ from tests.gateway.objects import rule as route_rule
 from tests.gateway.serving import served
 from tests.gateway.test_filters import leading_to
 from tests.libraries.conftest import Cluster
-from tests.libraries.test_ssl import AUTHORITY, secret, secure
-from tests.support.http2 import Http2Client, connect_http2
+from tests.libraries.tls.test_ssl import AUTHORITY, secret, secure
 from tests.support.kubernetes import endpoint, endpoint_slice, service
-from tests.support.ports import free_port
-from tests.support.traffic import PATIENCE
+from tests.support.processes.ports import free_port
+from tests.support.traffic.http2 import Http2Client, connect_http2
+from tests.support.traffic.servers import PATIENCE
 
 pytestmark = pytest.mark.haproxy
 

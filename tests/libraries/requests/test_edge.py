@@ -18,12 +18,12 @@ from haptic_trio.haproxy.plan.capabilities import Capabilities, capabilities_of
 from haptic_trio.haproxy.plan.operations import AddAclEntry, DeleteAclEntry
 from haptic_trio.haproxy.plan.plan import make_plan
 from tests.libraries.conftest import Cluster
-from tests.libraries.test_ssl import secret, secure
+from tests.libraries.tls.test_ssl import secret, secure
+from tests.support.components.rendering import Rendered, render
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
-from tests.support.ports import free_port
-from tests.support.proxy import check, running
-from tests.support.rendering import Rendered, render
-from tests.support.traffic import Answer, ask, serving
+from tests.support.processes.ports import free_port
+from tests.support.traffic.proxy import check, running
+from tests.support.traffic.servers import Answer, ask, serving
 
 pytestmark = pytest.mark.haproxy
 

@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from tests.libraries.conftest import Cluster
-from tests.libraries.test_edge import edge
+from tests.libraries.requests.test_edge import edge
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
-from tests.support.traffic import PATIENCE, ask
+from tests.support.traffic.servers import PATIENCE, ask
 
 pytestmark = pytest.mark.haproxy
 

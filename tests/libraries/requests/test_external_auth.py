@@ -15,10 +15,10 @@ from haptic_trio.haproxy.plan.operations import SetMapEntry
 from haptic_trio.haproxy.plan.plan import make_plan
 from haptic_trio.k8s.resource import Resource
 from tests.libraries.conftest import Cluster
+from tests.support.components.rendering import Rendered, render
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
-from tests.support.ports import free_port
-from tests.support.rendering import Rendered, render
-from tests.support.traffic import Answer, QuietHandler, answering, ask, serving
+from tests.support.processes.ports import free_port
+from tests.support.traffic.servers import Answer, QuietHandler, answering, ask, serving
 
 LIBRARIES = ("base", "ssl", "ingress", "nginx-annotations", "haproxy-ingress-annotations")
 NGINX, HI = "nginx.ingress.kubernetes.io/", "haproxy-ingress.github.io/"

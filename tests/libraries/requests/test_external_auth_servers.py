@@ -11,9 +11,9 @@ from threading import Event, Thread
 import pytest
 
 from tests.libraries.conftest import Cluster
-from tests.libraries.test_external_auth import LIBRARIES, URL, ask_for, checked, deciding, servers
-from tests.support.proxy import processor_seconds
-from tests.support.traffic import serving
+from tests.libraries.requests.test_external_auth import LIBRARIES, URL, ask_for, checked, deciding, servers
+from tests.support.traffic.proxy import processor_seconds
+from tests.support.traffic.servers import serving
 
 
 @contextmanager

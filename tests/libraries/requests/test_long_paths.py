@@ -4,8 +4,8 @@ import pytest
 
 from haptic_trio.templating.filters.request_paths import LONGEST, readings
 from tests.libraries.conftest import Cluster
-from tests.libraries.test_paths import at, closed_sites
-from tests.support.raw import exchange
+from tests.libraries.requests.test_paths import at, closed_sites
+from tests.support.traffic.raw import exchange
 
 __all__ = ["closed_sites"]
 

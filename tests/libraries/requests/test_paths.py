@@ -20,13 +20,13 @@ from tests.gateway.objects import rule as route_rule
 from tests.gateway.serving import served
 from tests.gateway.test_filters import leading_to
 from tests.libraries.conftest import Cluster
-from tests.support.http2 import connect_http2, get
+from tests.support.components.rendering import library_config, render_config
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, meta, path, rule, service
-from tests.support.ports import free_port
-from tests.support.proxy import running
-from tests.support.raw import exchange
-from tests.support.rendering import library_config, render_config
-from tests.support.traffic import QuietHandler, answering
+from tests.support.processes.ports import free_port
+from tests.support.traffic.http2 import connect_http2, get
+from tests.support.traffic.proxy import running
+from tests.support.traffic.raw import exchange
+from tests.support.traffic.servers import QuietHandler, answering
 
 pytestmark = pytest.mark.haproxy
 

@@ -13,11 +13,11 @@ from tests.gateway.objects import rule as route_rule
 from tests.gateway.serving import served
 from tests.gateway.test_filters import leading_to
 from tests.libraries.conftest import Cluster
-from tests.support.http2 import connect_http2
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
-from tests.support.ports import free_port
-from tests.support.raw import exchange
-from tests.support.traffic import Answer, ask, serving
+from tests.support.processes.ports import free_port
+from tests.support.traffic.http2 import connect_http2
+from tests.support.traffic.raw import exchange
+from tests.support.traffic.servers import Answer, ask, serving
 
 pytestmark = pytest.mark.haproxy
 

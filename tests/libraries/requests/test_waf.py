@@ -13,11 +13,11 @@ import h2.events
 import pytest
 import trio
 
-from tests.libraries import spop
 from tests.libraries.conftest import Cluster
-from tests.libraries.spop import ACK, FIN, Frame, acking, frame, judging, set_variables
-from tests.support.ports import free_port
-from tests.support.proxy import running
+from tests.libraries.requests import spop
+from tests.libraries.requests.spop import ACK, FIN, Frame, acking, frame, judging, set_variables
+from tests.support.processes.ports import free_port
+from tests.support.traffic.proxy import running
 
 pytestmark = pytest.mark.haproxy
 

@@ -11,11 +11,11 @@ from haptic_trio.templating.filters.emit import EmitError
 from haptic_trio.templating.filters.external import agent_address, agent_send
 from tests.gateway.objects import made, route
 from tests.gateway.objects import rule as route_rule
-from tests.libraries.test_gateway import Site
+from tests.libraries.gateway.test_gateway import Site
+from tests.support.components.rendering import Rendered, render
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
-from tests.support.rendering import Rendered, render
 
-PAGE = Path(__file__).parents[2] / "docs/annotations.md"
+PAGE = Path(__file__).parents[3] / "docs/annotations.md"
 NGINX, ORG, HI = "nginx.ingress.kubernetes.io/", "haproxy.org/", "haproxy-ingress.github.io/"
 LIBRARIES = {
     NGINX: ("base", "ssl", "ingress", "nginx-annotations"),

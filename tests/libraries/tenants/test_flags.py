@@ -9,13 +9,13 @@ import pytest
 from haptic_trio.config.libraries import library_names
 from haptic_trio.haproxy.config.parser import parse_config
 from tests.libraries.conftest import Cluster
-from tests.libraries.test_annotations import ALL, BESIDE, VENDORS, annotated, rendered
+from tests.libraries.ingress.test_annotations import ALL, BESIDE, VENDORS, annotated, rendered
+from tests.support.components.rendering import Rendered
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
-from tests.support.rendering import Rendered
-from tests.support.traffic import ask, serving
+from tests.support.traffic.servers import ask, serving
 
 FLAGS = ("-u", "-i", "-n", "-M", "-f", "-m", "--")
-LIBRARY_FILES = Path(__file__).parents[2] / "haptic_trio" / "libraries"
+LIBRARY_FILES = Path(__file__).parents[3] / "haptic_trio" / "libraries"
 NGINX = "nginx.ingress.kubernetes.io"
 # What templates write in a condition, with the last filter of the value in it.
 _PATTERN = re.compile(r"-m (?:str|beg|end|sub|dir|dom|reg)(?: -i)? (\{\{.*?\}\}|\S+)")

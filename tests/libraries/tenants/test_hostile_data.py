@@ -6,6 +6,7 @@ import pytest
 import trustme
 
 from tests.libraries.conftest import Cluster
+from tests.support.components.rendering import Rendered, render
 from tests.support.kubernetes import (
     endpoint,
     endpoint_slice,
@@ -15,8 +16,7 @@ from tests.support.kubernetes import (
     service,
     tls_secret,
 )
-from tests.support.rendering import Rendered, render
-from tests.support.traffic import ask, serving
+from tests.support.traffic.servers import ask, serving
 
 GOOD = (ingress("good", rule("good.example.com", path("/", "good"))), service("good"))
 

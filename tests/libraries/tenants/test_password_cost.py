@@ -18,10 +18,10 @@ from haptic_trio.templating.incremental.outputs import Recall
 from haptic_trio.templating.incremental.overall_rounds import OverallRounds
 from haptic_trio.templating.values.subjects import FragmentKey
 from tests.libraries.conftest import Cluster
+from tests.support.components.rendering import KINDS, Rendered, library_config, render
 from tests.support.kubernetes import ingress, path, rule, service
-from tests.support.proxy import check
-from tests.support.rendering import KINDS, Rendered, library_config, render
-from tests.support.traffic import ask
+from tests.support.traffic.proxy import check
+from tests.support.traffic.servers import ask
 
 NGINX = "nginx.ingress.kubernetes.io/"
 ORG = "haproxy.org/"

@@ -20,8 +20,8 @@ from haptic_trio.templating.filters.content import ident
 from haptic_trio.validation_tests.fixtures import make_stores
 from tests.gateway.objects import gateway_class, made, plural_of
 from tests.gateway.objects import rule as route_rule
+from tests.support.components.rendering import library_config
 from tests.support.kubernetes import ingress, meta, path, rule, service
-from tests.support.rendering import library_config
 
 LIBRARIES = (
     *("base", "ssl", "ingress", "nginx-annotations", "haproxy-ingress-annotations", "haproxy-org-annotations"),

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.validation_tests.fixtures import make_stores
+from tests.support.components.rendering import KINDS, library_config
 from tests.support.kubernetes import ingress, path, rule, service
-from tests.support.rendering import KINDS, library_config
 
 LIBRARIES = ("base", "ssl", "ingress", "nginx-annotations", "haproxy-org-annotations", "haproxy-ingress-annotations")
 HI = {"haproxy-ingress.github.io/limit-rps": "5"}

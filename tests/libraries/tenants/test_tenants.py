@@ -9,15 +9,28 @@ from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.pipeline.render import Renderer
 from tests.libraries.conftest import Cluster
-from tests.libraries.tenants import ALL, EVIL, HI, HOST, NGINX, SHOP, SHOP_TLS, WILDCARD, evil, secret, secured, victim
+from tests.libraries.tenants.tenants import (
+    ALL,
+    EVIL,
+    HI,
+    HOST,
+    NGINX,
+    SHOP,
+    SHOP_TLS,
+    WILDCARD,
+    evil,
+    secret,
+    secured,
+    victim,
+)
+from tests.support.components.rendering import KINDS, library_config, render
 from tests.support.kubernetes import (
     path,
     rule,
     service,
     service_backend,
 )
-from tests.support.rendering import KINDS, library_config, render
-from tests.support.traffic import ask
+from tests.support.traffic.servers import ask
 
 
 def routes(*objects: Resource, **context: Any) -> dict[str, str]:

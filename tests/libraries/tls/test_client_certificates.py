@@ -25,9 +25,9 @@ from haptic_trio.haproxy.plan.operations import StoreTrust
 from haptic_trio.haproxy.plan.plan import OLDEST, make_plan
 from haptic_trio.k8s.resource import Resource
 from tests.libraries.conftest import Cluster
+from tests.support.components.rendering import render
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, meta, path, rule, service, tls_secret
-from tests.support.rendering import render
-from tests.support.traffic import Answer, ask, serving
+from tests.support.traffic.servers import Answer, ask, serving
 
 LIBRARIES = ("base", "ssl", "ingress", "nginx-annotations", "haproxy-ingress-annotations")
 NGINX, HI = "nginx.ingress.kubernetes.io/", "haproxy-ingress.github.io/"

@@ -19,10 +19,10 @@ from OpenSSL import SSL
 
 from haptic_trio.k8s.resource import Resource
 from tests.libraries.conftest import Cluster
-from tests.libraries.test_ssl import AUTHORITY, secret, secure
+from tests.libraries.tls.test_ssl import AUTHORITY, secret, secure
 from tests.support.kubernetes import endpoint, endpoint_slice, service, tls_secret
-from tests.support.newer_haproxy import haproxy_3
-from tests.support.traffic import PATIENCE, QuietHandler, answering, serving
+from tests.support.processes.newer_haproxy import haproxy_3
+from tests.support.traffic.servers import PATIENCE, QuietHandler, answering, serving
 
 __all__ = ["haproxy_3"]
 

@@ -20,16 +20,16 @@ from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
 from haptic_trio.k8s.resource import Resource
 from tests.libraries.conftest import Cluster
-from tests.libraries.test_edge import seen
-from tests.libraries.test_passthrough import LIBRARIES, passing
-from tests.libraries.test_ssl import AUTHORITY, secret, secure
-from tests.support.haproxy import instances
-from tests.support.http3 import NO_ERROR, Http3Client, Http3Error, run_http3
+from tests.libraries.requests.test_edge import seen
+from tests.libraries.tls.test_passthrough import LIBRARIES, passing
+from tests.libraries.tls.test_ssl import AUTHORITY, secret, secure
+from tests.support.components.rendering import render
 from tests.support.kubernetes import endpoint, endpoint_slice, service
-from tests.support.newer_haproxy import haproxy_with_quic
-from tests.support.ports import free_port
-from tests.support.rendering import render
-from tests.support.traffic import QuietHandler, answering, serving
+from tests.support.processes.haproxy import instances
+from tests.support.processes.newer_haproxy import haproxy_with_quic
+from tests.support.processes.ports import free_port
+from tests.support.traffic.http3 import NO_ERROR, Http3Client, Http3Error, run_http3
+from tests.support.traffic.servers import QuietHandler, answering, serving
 
 __all__ = ["haproxy_with_quic"]
 

@@ -13,7 +13,7 @@ from cryptography.x509.oid import AuthorityInformationAccessOID
 
 from tests.libraries.conftest import Cluster
 from tests.support.kubernetes import ingress, path, rule, tls_secret
-from tests.support.traffic import PATIENCE, QuietHandler, answering
+from tests.support.traffic.servers import PATIENCE, QuietHandler, answering
 
 pytestmark = pytest.mark.haproxy
 

@@ -12,10 +12,10 @@ import trustme
 
 from haptic_trio.k8s.resource import Resource
 from tests.libraries.conftest import Cluster
+from tests.support.components.rendering import Rendered, render
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service, tls_secret
-from tests.support.ports import free_port
-from tests.support.rendering import Rendered, render
-from tests.support.traffic import Answer, QuietHandler, answering, ask, dns_names, serving
+from tests.support.processes.ports import free_port
+from tests.support.traffic.servers import Answer, QuietHandler, answering, ask, dns_names, serving
 
 LIBRARIES = ("base", "ssl", "ingress", "nginx-annotations", "haproxy-org-annotations", "haproxy-ingress-annotations")
 PREFIXES: Final = {"nginx": "nginx.ingress.kubernetes.io/", "org": "haproxy.org/", "hi": "haproxy-ingress.github.io/"}

@@ -10,7 +10,7 @@ import trustme
 from haptic_trio.k8s.resource import Resource
 from tests.libraries.conftest import Cluster
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service, tls_secret
-from tests.support.traffic import ask, names_of, serving
+from tests.support.traffic.servers import ask, names_of, serving
 
 pytestmark = pytest.mark.haproxy
 

@@ -10,7 +10,7 @@ from cryptography import x509
 
 from haptic_trio.k8s.resource import Resource
 from tests.libraries.conftest import Cluster
-from tests.libraries.tenants import (
+from tests.libraries.tenants.tenants import (
     ALL,
     CLIENTS,
     EC,
@@ -30,7 +30,8 @@ from tests.libraries.tenants import (
     secured,
     victim,
 )
-from tests.libraries.test_client_certificates import authority_secret, client
+from tests.libraries.tls.test_client_certificates import authority_secret, client
+from tests.support.components.rendering import render
 from tests.support.kubernetes import (
     endpoint,
     endpoint_slice,
@@ -40,8 +41,7 @@ from tests.support.kubernetes import (
     service,
     service_backend,
 )
-from tests.support.rendering import render
-from tests.support.traffic import ask, serving
+from tests.support.traffic.servers import ask, serving
 
 
 def shown(cluster: Cluster, name: str | None) -> str:

@@ -11,11 +11,11 @@ import pytest
 import trustme
 
 from haptic_trio.k8s.resource import Resource
-from tests.attacks.credentials import parameters
+from tests.attacks.inputs.credentials import parameters
 from tests.libraries.conftest import Cluster
+from tests.support.components.rendering import render
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, meta, path, rule, service
-from tests.support.rendering import render
-from tests.support.traffic import QuietHandler, answering, ask
+from tests.support.traffic.servers import QuietHandler, answering, ask
 
 LIBRARIES = ("base", "ssl", "ingress", "nginx-annotations", "haproxy-org-annotations", "haproxy-ingress-annotations")
 PREFIXES: Final = {"nginx": "nginx.ingress.kubernetes.io/", "org": "haproxy.org/", "hi": "haproxy-ingress.github.io/"}

@@ -10,8 +10,8 @@ from haptic_trio.httpstore.content import FetchError
 from haptic_trio.httpstore.events import HttpContentAccepted, HttpContentRejected
 from haptic_trio.pipeline.cycle import Pipeline
 from haptic_trio.pipeline.render import Renderer
-from tests.support.contents import Kept, Servers
-from tests.support.pipeline import Bench, config_of
+from tests.support.components.contents import Kept, Servers
+from tests.support.components.pipeline import Bench, config_of
 
 LIMIT = 60.0
 """Seconds; checks are made at low priority, and the machine may be busy."""

@@ -21,9 +21,9 @@ from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.validate import Validator
 from haptic_trio.templating.values.subjects import Rejection, RenderedText, Subject
-from tests.support.contents import Kept, Servers, request_of
-from tests.support.endpoints import generation
-from tests.support.pipeline import config_of
+from tests.support.components.contents import Kept, Servers, request_of
+from tests.support.components.endpoints import generation
+from tests.support.components.pipeline import config_of
 
 KINDS = ("good", "fragment", "render", "parse", "check")
 """Effect of a content on the configuration: none, a broken fragment, or a rejection in a phase."""

@@ -14,9 +14,9 @@ from haptic_trio.k8s.resource import Resource
 from haptic_trio.messages import Quarantined, Released
 from haptic_trio.pipeline.rejection.crash_search import MOST_OF_GROUP, find_culprits
 from haptic_trio.pipeline.rejection.errors import CrashedError, UndecidedError
+from tests.support.components.pipeline import HEAD, Bench
 from tests.support.kubernetes import service
-from tests.support.pipeline import HEAD, Bench
-from tests.support.scripts import script
+from tests.support.processes.scripts import script
 
 pytestmark = pytest.mark.process
 

@@ -8,7 +8,7 @@ import pytest
 from haptic_trio.errors import Problem
 from haptic_trio.messages import Quarantined
 from haptic_trio.pipeline.rejection.quoted import without_output
-from tests.support.pipeline import HEAD, Bench
+from tests.support.components.pipeline import HEAD, Bench
 
 SECRET = "S3CRET-word"
 TEMPLATE = (

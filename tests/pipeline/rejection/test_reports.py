@@ -5,9 +5,9 @@ import pytest
 
 from haptic_trio.messages import Quarantined, Released, ReportsOmitted, WarningRaised, WarningResolved
 from haptic_trio.pipeline.rejection.reports import MOST_REPORTED
-from tests.support.controller import accepting_binary
+from tests.support.components.controller import accepting_binary
+from tests.support.components.pipeline import HEAD, Bench
 from tests.support.kubernetes import service
-from tests.support.pipeline import HEAD, Bench
 
 pytestmark = pytest.mark.process
 

@@ -23,8 +23,8 @@ from haptic_trio.pipeline.rejection.setbacks import (
     run_attempts,
 )
 from haptic_trio.templating.values.subjects import FragmentKey
-from tests.pipeline.test_crashes import CRASH, TEMPLATE, Checks, backends, web
-from tests.support.pipeline import Bench
+from tests.pipeline.rejection.test_crashes import CRASH, TEMPLATE, Checks, backends, web
+from tests.support.components.pipeline import Bench
 
 PROBLEM = Problem(message="HAProxy crashes on it (SIGSEGV)")
 A = ResourceRef("Service", "evil", "a")

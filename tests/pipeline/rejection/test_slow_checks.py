@@ -14,9 +14,9 @@ from haptic_trio.pipeline.rejection.crash_search import MOST_OF_GROUP
 from haptic_trio.pipeline.rejection.errors import TimedOutError
 from haptic_trio.pipeline.rejection.slow_search import MOST_MEASUREMENTS, find_slow_fragments
 from haptic_trio.templating.values.subjects import FragmentKey
+from tests.support.components.pipeline import HEAD, Bench
 from tests.support.kubernetes import service
-from tests.support.pipeline import HEAD, Bench
-from tests.support.scripts import script
+from tests.support.processes.scripts import script
 
 ROUNDS = 90_000_000
 """Of SHA-512: tens of CPU seconds."""

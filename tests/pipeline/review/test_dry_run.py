@@ -20,9 +20,9 @@ from haptic_trio.pipeline.render import Renderer
 from haptic_trio.pipeline.review.dry_run import DryRun, DryRuns
 from haptic_trio.pipeline.review.dry_run_object import DryRunError
 from haptic_trio.pipeline.validate import Validator
-from tests.support.controller import accepting_binary
+from tests.support.components.controller import accepting_binary
+from tests.support.components.pipeline import Bench, stores_of
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
-from tests.support.pipeline import Bench, stores_of
 
 pytestmark = pytest.mark.haproxy
 STORES = {

@@ -16,9 +16,9 @@ from haptic_trio.pipeline.render import Renderer
 from haptic_trio.pipeline.review.dry_run_object import DryRunError, DryRunRender, render_dry_run
 from haptic_trio.stages.components import make_stores
 from haptic_trio.templating.incremental.outputs import Recall
+from tests.support.components.on_demand import Cluster
+from tests.support.components.pipeline import config_of, stores_of
 from tests.support.kubernetes import service
-from tests.support.on_demand import Cluster
-from tests.support.pipeline import config_of, stores_of
 
 HEAD = "global\n    maxconn 10\n"
 WATCHED = {

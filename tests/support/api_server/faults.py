@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from tests.support.api_server_state import StatusError
+from tests.support.api_server.state import StatusError
 
 
 @dataclass

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from haptic_trio.k8s.resource import Resource
-from tests.support.api_server_state import StatusError
+from tests.support.api_server.state import StatusError
 
 FieldPath = tuple[str, ...]
 Owners = dict[str, set[FieldPath]]

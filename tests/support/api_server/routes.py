@@ -6,17 +6,17 @@ from typing import Any
 import msgspec
 
 from haptic_trio.k8s.resource import Resource
-from tests.support.api_server_faults import Faults
-from tests.support.api_server_http import Answer, Request, Streamed
-from tests.support.api_server_kinds import (
+from tests.support.api_server.faults import Faults
+from tests.support.api_server.http import Answer, Request, Streamed
+from tests.support.api_server.kinds import (
     describe_core,
     describe_group,
     describe_groups,
     describe_resources,
 )
-from tests.support.api_server_patch import Owners, apply, merge, note_update
-from tests.support.api_server_state import Collection, Place, State, StatusError, Stored, not_found
-from tests.support.api_server_watch import Filter, Watch, WatchSet, list_page
+from tests.support.api_server.patch import Owners, apply, merge, note_update
+from tests.support.api_server.state import Collection, Place, State, StatusError, Stored, not_found
+from tests.support.api_server.watch import Filter, Watch, WatchSet, list_page
 
 _CODECS = {"application/merge-patch+json", "application/strategic-merge-patch+json", "application/apply-patch+yaml"}
 

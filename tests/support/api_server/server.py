@@ -1,6 +1,6 @@
 """A Kubernetes API server in process, over TLS on the loopback interface, with faults on demand.
 
-python -m tests.support.api_server KUBECONFIG   runs it until its standard input ends; it writes KUBECONFIG, then its
+python -m tests.support.api_server.server KUBECONFIG   runs it until its standard input ends; it writes KUBECONFIG, then its
 address to standard output. Objects may then be written by the API, or many at once by POST of a list of them to
 /_control/objects.
 """
@@ -18,14 +18,14 @@ import trio
 import trustme
 
 from haptic_trio.k8s.resource import Resource, ResourceType
-from tests.support.api_server_config import write_kubeconfig
-from tests.support.api_server_faults import Faults
-from tests.support.api_server_http import Answer, Request, Streamed, serve_connection
-from tests.support.api_server_kinds import KindInfo
-from tests.support.api_server_routes import Routes
-from tests.support.api_server_state import State, StatusError
-from tests.support.api_server_watch import WatchSet
-from tests.support.ports import free_port
+from tests.support.api_server.faults import Faults
+from tests.support.api_server.http import Answer, Request, Streamed, serve_connection
+from tests.support.api_server.kinds import KindInfo
+from tests.support.api_server.kubeconfig import write_kubeconfig
+from tests.support.api_server.routes import Routes
+from tests.support.api_server.state import State, StatusError
+from tests.support.api_server.watch import WatchSet
+from tests.support.processes.ports import free_port
 
 TOKEN = "first-token"
 
@@ -207,8 +207,8 @@ async def serving(*resources: Resource) -> AsyncIterator[ApiServer]:
 @asynccontextmanager
 async def serving_beside(kubeconfig: Path) -> AsyncIterator[None]:
     """Run a server in a process of its own, which has written *kubeconfig* when the block begins."""
-    command = [sys.executable, "-m", "tests.support.api_server", str(kubeconfig)]
-    root = Path(__file__).parents[2]
+    command = [sys.executable, "-m", "tests.support.api_server.server", str(kubeconfig)]
+    root = Path(__file__).parents[3]
     async with trio.open_nursery() as nursery:
         process: trio.Process = await nursery.start(
             partial(trio.run_process, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root, check=False)

@@ -9,7 +9,7 @@ import msgspec
 import trio
 
 from haptic_trio.k8s.resource import Resource, ResourceType
-from tests.support.api_server_kinds import KindInfo, default_kinds, kinds_of_definition
+from tests.support.api_server.kinds import KindInfo, default_kinds, kinds_of_definition
 
 Place = tuple[str, str]
 """Namespace and name."""

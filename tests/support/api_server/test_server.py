@@ -5,7 +5,7 @@ import socket
 import pytest
 from trio.testing import wait_all_tasks_blocked
 
-from tests.support.api_server import serving
+from tests.support.api_server.server import serving
 
 
 async def test_port_of_a_stopped_server_goes_to_no_other_process() -> None:

@@ -8,10 +8,10 @@ import trio
 
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.selectors import SelectorError, parse_field_selector, parse_label_selector
-from tests.support.api_server_faults import Faults
-from tests.support.api_server_http import CutError
-from tests.support.api_server_kinds import KindInfo
-from tests.support.api_server_state import Collection, Entry, State, StatusError, Stored
+from tests.support.api_server.faults import Faults
+from tests.support.api_server.http import CutError
+from tests.support.api_server.kinds import KindInfo
+from tests.support.api_server.state import Collection, Entry, State, StatusError, Stored
 
 _FIELDS = {"Secret": {"type"}, "Pod": {"spec.nodeName", "status.phase"}}
 _CHUNK = 500

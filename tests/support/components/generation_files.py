@@ -9,7 +9,7 @@ import pytest
 
 from haptic_trio.dataplane.local.files.instance_directory import GenerationFiles
 from haptic_trio.haproxy.model import FileKind, Generation, make_file
-from tests.support.haproxy import BASE, build_generation
+from tests.support.processes.haproxy import BASE, build_generation
 
 
 class Crash(BaseException):

@@ -19,7 +19,7 @@ from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.stages.components import make_stores
 from tests.pipeline.test_incremental import WATCHED, everything
-from tests.support.pipeline import config_of
+from tests.support.components.pipeline import config_of
 
 KINDS = {"services": "Service", "configmaps": "ConfigMap"}
 

@@ -15,8 +15,8 @@ from haptic_trio.pipeline.cycle import Pipeline
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Renderer
 from haptic_trio.pipeline.validate import Validator
-from tests.support.controller import config_map
-from tests.support.facts import drain
+from tests.support.components.controller import config_map
+from tests.support.messages import drain
 
 HEAD = """\
 global

@@ -11,7 +11,7 @@ import yaml
 from haptic_trio.k8s.client import Client, Deleted, Listed, NotFoundError, Selection, Upserted
 from haptic_trio.k8s.manifests.directory import DirectoryCluster
 from haptic_trio.k8s.resource import Resource, ResourceType, ref_of, version_of
-from tests.support.cluster import MemoryCluster
+from tests.support.components.cluster import MemoryCluster
 from tests.support.kubernetes import ingress, service
 
 SERVICES = ResourceType("v1", "services")

@@ -13,8 +13,8 @@ from haptic_trio.dataplane.dataplaneapi.paths import Paths
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import AuxFile, Config, FileKind, Generation, make_file, make_generation
-from tests.support.dataplaneapi import PASSWORD, FakeDataplaneApi
-from tests.support.dataplaneapi_state import ROOT, load
+from tests.support.dataplaneapi.server import PASSWORD, FakeDataplaneApi
+from tests.support.dataplaneapi.state import ROOT, load
 
 CREDENTIALS = Credentials(username="admin", password=PASSWORD)
 HOSTS = "app.example.com app\n"

@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-CONTRACT: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("dataplaneapi_contract.json").read_text())[
-    "operations"
-]
+CONTRACT: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("contract.json").read_text())["operations"]
 _PATTERNS = {name: re.compile(re.sub(r"\\{([a-z_]+)\\}", r"(?P<\1>[^/]+)", re.escape(name))) for name in CONTRACT}
 _IDENTITY = frozenset({"name", "address", "port"})
 _TYPES: Mapping[str, type | tuple[type, ...]] = {

@@ -8,7 +8,7 @@ from typing import Any
 import trio
 from starlette.responses import JSONResponse, Response
 
-from tests.support.dataplaneapi_state import (
+from tests.support.dataplaneapi.state import (
     DESCRIPTIONS,
     DIRECTORIES,
     ROOT,

@@ -5,8 +5,8 @@ from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
-from tests.support.dataplaneapi_routes import ROUTES, Api, Params, route
-from tests.support.dataplaneapi_state import ROOT, RefusedError, run_server
+from tests.support.dataplaneapi.routes import ROUTES, Api, Params, route
+from tests.support.dataplaneapi.state import ROOT, RefusedError, run_server
 
 __all__ = ["ROUTES"]
 

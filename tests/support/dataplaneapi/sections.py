@@ -6,9 +6,9 @@ from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
-from tests.support.dataplaneapi_routes import Api, Params, route
-from tests.support.dataplaneapi_ssl import ROUTES
-from tests.support.dataplaneapi_state import RefusedError, read_server, split_sections, write_server
+from tests.support.dataplaneapi.routes import Api, Params, route
+from tests.support.dataplaneapi.ssl import ROUTES
+from tests.support.dataplaneapi.state import RefusedError, read_server, split_sections, write_server
 
 __all__ = ["ROUTES"]
 

@@ -1,7 +1,7 @@
 """A Data Plane API in the test's own process: it obeys the contract and answers as the recorded one did.
 
 It is no HAProxy: what it knows of configurations is what
-`dataplaneapi_state` knows. `tests/dataplane/test_dataplaneapi_fake.py`
+`dataplaneapi_state` knows. `tests/dataplane/dataplaneapi/test_fake.py`
 holds it against every recorded exchange.
 """
 
@@ -18,10 +18,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from tests.support.dataplaneapi_contract import Sent, check_answer, check_request
-from tests.support.dataplaneapi_routes import Api
-from tests.support.dataplaneapi_sections import ROUTES
-from tests.support.dataplaneapi_state import RefusedError
+from tests.support.dataplaneapi.contract import Sent, check_answer, check_request
+from tests.support.dataplaneapi.routes import Api
+from tests.support.dataplaneapi.sections import ROUTES
+from tests.support.dataplaneapi.state import RefusedError
 
 PASSWORD = "s3cret-of-the-api"
 

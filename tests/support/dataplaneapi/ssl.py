@@ -8,9 +8,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from starlette.responses import JSONResponse, Response
 
-from tests.support.dataplaneapi_routes import Api, Params, route
-from tests.support.dataplaneapi_runtime import ROUTES
-from tests.support.dataplaneapi_state import RefusedError, describe_certificate
+from tests.support.dataplaneapi.routes import Api, Params, route
+from tests.support.dataplaneapi.runtime import ROUTES
+from tests.support.dataplaneapi.state import RefusedError, describe_certificate
 
 __all__ = ["ROUTES"]
 

@@ -1,6 +1,6 @@
 """A headless Chromium for the tests, in a private folder, and a page in it to be driven.
 
-    python -m tests.support.chromium     fetches it unless there is one, and prints its path
+    python -m tests.support.processes.chromium     fetches it unless there is one, and prints its path
 
 It is Debian's package, unpacked with the libraries it needs; nothing is
 installed. Exits with 3 and the reason where it cannot be had.
@@ -21,8 +21,8 @@ from typing import Any
 import trio
 from trio_websocket import WebSocketConnection, open_websocket_url
 
-from tests.support.debian_packages import Apt, PackageUnavailableError, run_tool
-from tests.support.locks import locked
+from tests.support.processes.debian_packages import Apt, PackageUnavailableError, run_tool
+from tests.support.processes.locks import locked
 
 PACKAGE = "chromium-headless-shell"
 DATA = "chromium-common"

@@ -1,6 +1,6 @@
 """The process that `launcher` forks others from.
 
-    python -m tests.support.forking     reads orders from its input, a line each, and writes the pids
+    python -m tests.support.processes.forking     reads orders from its input, a line each, and writes the pids
 
 What it forks is `haptic-trio`, but for its steps being counted (see `steps`),
 and changes at runtime being written out after a fraction of a second instead
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.support.steps import Steps
+from tests.support.processes.steps import Steps
 
 WRITE_OUT_INTERVAL = 0.15
 

@@ -1,6 +1,6 @@
 """HAProxy binaries of several versions for the tests, each in a private folder.
 
-    python -m tests.support.haproxy_versions 3.4     prints the folder to put on PATH
+    python -m tests.support.processes.haproxy_versions 3.4     prints the folder to put on PATH
 
 2.8 is the one of the wheel. The others are Debian packages that apt
 downloads from the machine's own source of packages, with a root directory of
@@ -20,8 +20,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.support.debian_packages import Apt, PackageUnavailableError, run_tool
-from tests.support.locks import locked
+from tests.support.processes.debian_packages import Apt, PackageUnavailableError, run_tool
+from tests.support.processes.locks import locked
 
 SUITES = ("trixie", "sid", "experimental")
 UNAVAILABLE = 3

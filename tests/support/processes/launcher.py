@@ -17,10 +17,10 @@ import msgspec
 import trio
 
 from haptic_trio.dataplane.local.process import read_start_time
-from tests.support.forking import Order
-from tests.support.steps import StepFile
+from tests.support.processes.forking import Order
+from tests.support.processes.steps import StepFile
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[3]
 END_LIMIT = 15.0
 """Seconds that a process may take to end after SIGTERM."""
 
@@ -94,7 +94,10 @@ class Launcher:
 async def launcher() -> AsyncIterator[Launcher]:
     """Run a launcher; what it has started is the caller's to end."""
     process = await trio.lowlevel.open_process(
-        [sys.executable, "-m", "tests.support.forking"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=_ROOT
+        [sys.executable, "-m", "tests.support.processes.forking"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=_ROOT,
     )
     assert process.stdin is not None
     assert process.stdout is not None

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from haptic_trio.dataplane.binary import HaproxyVersion, find_haproxy, probe_version
-from tests.support.haproxy_versions import is_required, provide
+from tests.support.processes.haproxy_versions import is_required, provide
 
 VERSION = "3.4"
 """What is fetched where a newer HAProxy is required."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import chromium
+from tests.support.processes import chromium
 
 
 @pytest.fixture

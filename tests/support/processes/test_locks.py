@@ -3,7 +3,7 @@
 import threading
 from pathlib import Path
 
-from tests.support.locks import locked
+from tests.support.processes.locks import locked
 
 
 def test_second_holder_waits_for_the_first(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import socket
 import pytest
 import trio
 
-from tests.support.ports import KEPT, free_port
+from tests.support.processes.ports import KEPT, free_port
 
 
 async def test_reserved_port_refuses_connections_until_a_process_listens() -> None:

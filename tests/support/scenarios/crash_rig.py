@@ -26,9 +26,9 @@ from haptic_trio.dataplane.local.process import read_record, read_start_time
 from haptic_trio.dataplane.local.runtime import RuntimeClient
 from haptic_trio.haproxy.plan.delta import decode_delta
 from tests.features.harness import Site
-from tests.support.launcher import Program, wait_gone
-from tests.support.wanted import Certificate, Wanted, change, is_made_of, read_wanted
-from tests.support.witness import Window, shows
+from tests.support.processes.launcher import Program, wait_gone
+from tests.support.scenarios.wanted import Certificate, Wanted, change, is_made_of, read_wanted
+from tests.support.scenarios.witness import Window, shows
 
 DRIFT_INTERVAL: Final = 4.0
 START_LIMIT: Final = 3.0

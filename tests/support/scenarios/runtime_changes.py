@@ -1,6 +1,6 @@
 """Every kind of change, and what each takes of a real HAProxy: performed, and the reloads counted at HAProxy.
 
-python -m tests.support.runtime_changes       writes docs/runtime-changes.md for the versions that can be had
+python -m tests.support.scenarios.runtime_changes       writes docs/runtime-changes.md for the versions that can be had
 """
 
 import tempfile
@@ -18,12 +18,12 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import FileKind, Generation, make_file
-from tests.support.haproxy import build_generation, instances
-from tests.support.haproxy_versions import VersionUnavailableError, provide
-from tests.support.ports import free_port
+from tests.support.processes.haproxy import build_generation, instances
+from tests.support.processes.haproxy_versions import VersionUnavailableError, provide
+from tests.support.processes.ports import free_port
 
 VERSIONS = ("2.8", "3.2", "3.4")
-PAGE = Path(__file__).parents[2] / "docs" / "runtime-changes.md"
+PAGE = Path(__file__).parents[3] / "docs" / "runtime-changes.md"
 
 INTRODUCTION = """\
 # Which changes reload HAProxy

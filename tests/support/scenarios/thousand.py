@@ -12,11 +12,11 @@ import trustme
 from haptic_trio.dataplane.local.master import MasterClient
 from haptic_trio.dataplane.local.process import read_record
 from tests.features.harness import Site, ingress, service
-from tests.support.agents import until
-from tests.support.crash_rig import Instance
+from tests.support.components.agents import until
 from tests.support.kubernetes import tls_secret
-from tests.support.traffic import dns_names
-from tests.support.witness import ask
+from tests.support.scenarios.crash_rig import Instance
+from tests.support.scenarios.witness import ask
+from tests.support.traffic.servers import dns_names
 
 STABLE: Final = "stable.localhost"
 OBSERVE_INTERVAL: Final = 0.005

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import trio
 
-from tests.support.wanted import MOVING, STABLE, Certificate, Wanted, host, serial_of
+from tests.support.scenarios.wanted import MOVING, STABLE, Certificate, Wanted, host, serial_of
 
 CLIENT_INTERVAL: Final = 0.004
 """Seconds between two requests of a client: the processors are for those who are tested."""

@@ -10,7 +10,7 @@ import h2.connection
 import h2.events
 from h2.config import H2Configuration
 
-from tests.support.traffic import PATIENCE, Answer
+from tests.support.traffic.servers import PATIENCE, Answer
 
 
 class Http2Client:

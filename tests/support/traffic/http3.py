@@ -13,7 +13,7 @@ from aioquic.quic.events import ConnectionTerminated, HandshakeCompleted, Stream
 from aioquic.tls import SessionTicket, load_pem_private_key, load_pem_x509_certificates
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from tests.support.traffic import PATIENCE, Answer, dns_names
+from tests.support.traffic.servers import PATIENCE, Answer, dns_names
 
 NO_ERROR = "0x100"
 """How HTTP/3 says that a connection ended in good order (RFC 9114, 8.1)."""

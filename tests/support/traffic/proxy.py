@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from haptic_trio.dataplane.binary import clean_environment, find_haproxy
-from tests.support.traffic import socket_answers
+from tests.support.traffic.servers import socket_answers
 
 _BOUND = re.compile(r"^\s*bind\s+127\.0\.0\.1:(\d+)", re.MULTILINE)
 

@@ -4,7 +4,7 @@ import http.client
 import socket
 import ssl
 
-from tests.support.traffic import PATIENCE, Answer
+from tests.support.traffic.servers import PATIENCE, Answer
 
 
 def exchange(port: int, *lines: str, tls: ssl.SSLContext | None = None, server_name: str | None = None) -> Answer:

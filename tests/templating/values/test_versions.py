@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from haptic_trio.templating.incremental.versions import Snapshot, Versioned
+from haptic_trio.templating.values.versions import Snapshot, Versioned
 
 KEYS = st.sampled_from("abcd")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.haproxy import haproxy_binary, live_haproxies
+from tests.support.processes.haproxy import haproxy_binary, live_haproxies
 
 __all__ = ["haproxy_binary"]
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from haptic_trio.dataplane.binary import probe_version
-from tests.support.haproxy import haproxy_binary, live_haproxies
+from tests.support.processes.haproxy import haproxy_binary, live_haproxies
 
 __all__ = ["haproxy_binary"]
 
@@ -119,7 +119,7 @@ def assert_graph(path: Path) -> None:
 
 @contextmanager
 def api_server(kubeconfig: Path) -> Iterator[None]:
-    command = [sys.executable, "-m", "tests.support.api_server", str(kubeconfig)]
+    command = [sys.executable, "-m", "tests.support.api_server.server", str(kubeconfig)]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()

@@ -8,7 +8,7 @@ from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import Generation, make_generation
 from haptic_trio.validation_tests.live.instance import Instance, InstanceError
 from haptic_trio.validation_tests.live.pool import InstancePool
-from tests.support.haproxy import live_haproxies
+from tests.support.processes.haproxy import live_haproxies
 
 pytestmark = pytest.mark.haproxy
 

@@ -21,7 +21,7 @@ import msgspec
 from haptic_trio.cli.exits import EXIT_INTERRUPTED
 from haptic_trio.dataplane.binary import find_haproxy, probe_version
 from haptic_trio.errors import HapticError
-from tests.support.haproxy_versions import VersionUnavailableError, provide
+from tests.support.processes.haproxy_versions import VersionUnavailableError, provide
 from tools.bench.figures.report import count_processors, describe_system
 from tools.bench.requests.measure import RequestOptions, run_requests
 from tools.bench.requests.table import RequestMeasured, table_lines

@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 from haptic_trio.dataplane.disk import UnsafePathError, check_files, check_paths
 from haptic_trio.dataplane.local.files.instance_directory import RESERVED
 from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_files
-from tests.support.generation_files import Crash, crash_at, deploy, generation, loadable, make_disk_quick, opened
-from tests.support.haproxy import BASE, build_generation
+from tests.support.components.generation_files import (
+    Crash,
+    crash_at,
+    deploy,
+    generation,
+    loadable,
+    make_disk_quick,
+    opened,
+)
+from tests.support.processes.haproxy import BASE, build_generation
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import pytest
 from haptic_trio.dataplane.local.files.instance_directory import GenerationFiles
 from haptic_trio.dataplane.local.files.restart_files import DamagedFilesError, find_damaged, prepare_restart
 from haptic_trio.haproxy.plan.delta import make_delta
-from tests.support.generation_files import deploy, generation, make_disk_quick, opened
+from tests.support.components.generation_files import deploy, generation, make_disk_quick, opened
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from tests.support.haproxy import haproxy_binary, live_haproxies
+from tests.support.processes.haproxy import haproxy_binary, live_haproxies
 from tools.bench.requests.cases import CASES
 from tools.bench.requests.command import main
 from tools.bench.requests.table import RequestMeasured
