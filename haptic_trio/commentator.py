@@ -34,15 +34,15 @@ async def run_commentator(
     """
     with events.receiver as receiver:
         task_status.started()
-        async for fact in receiver:
-            story_of = STORIES.get(type(fact))
+        async for event in receiver:
+            story_of = STORIES.get(type(event))
             if story_of is not None:
-                level, message, values = story_of(fact)
+                level, message, values = story_of(event)
                 getattr(log, level)(message, **values)
             if observe is not None:
-                observe(fact)
+                observe(event)
             if lost := events.take_lost():
-                metrics.facts_lost.inc(lost)
+                metrics.events_lost.inc(lost)
                 log.warning("events lost", count=lost)
 
 
@@ -50,103 +50,103 @@ def _ms(seconds: float) -> float:
     return round(seconds * 1000, 1)
 
 
-def _triggered(fact: m.ReconcileTriggered) -> Story:
+def _triggered(event: m.ReconcileTriggered) -> Story:
     return "debug", "reconciliation triggered", {
-        "correlation": fact.correlation, "reason": fact.reason.value, "changes": fact.changes,
+        "correlation": event.correlation, "reason": event.reason.value, "changes": event.changes,
     }  # fmt: skip
 
 
-def _started(fact: m.ReconcileStarted) -> Story:
-    return "debug", "reconciliation started", {"correlation": fact.correlation, "reason": fact.reason.value}
+def _started(event: m.ReconcileStarted) -> Story:
+    return "debug", "reconciliation started", {"correlation": event.correlation, "reason": event.reason.value}
 
 
-def _rendered(fact: m.ConfigRendered) -> Story:
+def _rendered(event: m.ConfigRendered) -> Story:
     return "debug", "configuration rendered", {
-        "correlation": fact.correlation, "bytes": fact.bytes, "files": fact.files, "ms": _ms(fact.seconds),
-        "rendered": fact.fragments_rendered, "reused": fact.fragments_reused,
+        "correlation": event.correlation, "bytes": event.bytes, "files": event.files, "ms": _ms(event.seconds),
+        "rendered": event.fragments_rendered, "reused": event.fragments_reused,
     }  # fmt: skip
 
 
-def _render_differed(fact: m.RenderDiffered) -> Story:
+def _render_differed(event: m.RenderDiffered) -> Story:
     return "error", "incremental render differs from a full render: please report this", {
-        "correlation": fact.correlation, "outputs": list(fact.outputs),
+        "correlation": event.correlation, "outputs": list(event.outputs),
     }  # fmt: skip
 
 
-def _prepared(fact: m.ConfigPrepared) -> Story:
+def _prepared(event: m.ConfigPrepared) -> Story:
     return "debug", "configuration prepared", {
-        "correlation": fact.correlation,
-        "generation": fact.generation.id[:12],
-        "render_ms": _ms(fact.phases.render),
-        "parse_ms": _ms(fact.phases.parse),
+        "correlation": event.correlation,
+        "generation": event.generation.id[:12],
+        "render_ms": _ms(event.phases.render),
+        "parse_ms": _ms(event.phases.parse),
     }  # fmt: skip
 
 
-def _validated(fact: m.ConfigValidated) -> Story:
+def _validated(event: m.ConfigValidated) -> Story:
     values: dict[str, Any] = {
-        "correlation": fact.correlation,
-        "generation": fact.generation.id[:12],
-        "render_ms": _ms(fact.phases.render),
-        "parse_ms": _ms(fact.phases.parse),
-        "check_ms": _ms(fact.phases.check),
+        "correlation": event.correlation,
+        "generation": event.generation.id[:12],
+        "render_ms": _ms(event.phases.render),
+        "parse_ms": _ms(event.phases.parse),
+        "check_ms": _ms(event.phases.check),
     }
-    if fact.warnings:
-        values["warnings"] = [str(warning) for warning in fact.warnings[:5]]
+    if event.warnings:
+        values["warnings"] = [str(warning) for warning in event.warnings[:5]]
     return "info", "configuration validated", values
 
 
-def _rejected(fact: m.ValidationFailed) -> Story:
-    return "error", "configuration rejected" if fact.is_verdict else "configuration not checked", {
-        "correlation": fact.correlation, "phase": fact.phase, "problems": [str(problem) for problem in fact.problems],
+def _rejected(event: m.ValidationFailed) -> Story:
+    return "error", "configuration rejected" if event.is_verdict else "configuration not checked", {
+        "correlation": event.correlation, "phase": event.phase, "problems": [str(problem) for problem in event.problems],
     }  # fmt: skip
 
 
-def _failed(fact: m.ReconcileFailed) -> Story:
+def _failed(event: m.ReconcileFailed) -> Story:
     return "error", "reconciliation failed", {
-        "correlation": fact.correlation, "phase": fact.phase, "ms": _ms(fact.seconds),
+        "correlation": event.correlation, "phase": event.phase, "ms": _ms(event.seconds),
     }  # fmt: skip
 
 
-def _completed(fact: m.ReconcileCompleted) -> Story:
+def _completed(event: m.ReconcileCompleted) -> Story:
     return "info", "reconciliation completed", {
-        "correlation": fact.correlation, "outcome": fact.outcome.value, "ms": _ms(fact.seconds),
+        "correlation": event.correlation, "outcome": event.outcome.value, "ms": _ms(event.seconds),
     }  # fmt: skip
 
 
-def _quarantined(fact: m.Quarantined) -> Story:
+def _quarantined(event: m.Quarantined) -> Story:
     return "warning", "object quarantined", {
-        "correlation": fact.correlation,
-        "object": str(fact.ref),
-        "version": fact.version,
-        "serving": "its last good version" if fact.has_fallback else "nothing",
-        "problem": str(fact.problem),
+        "correlation": event.correlation,
+        "object": str(event.ref),
+        "version": event.version,
+        "serving": "its last good version" if event.has_fallback else "nothing",
+        "problem": str(event.problem),
     }  # fmt: skip
 
 
-def _released(fact: m.Released) -> Story:
-    return "info", "object released", {"correlation": fact.correlation, "object": str(fact.ref)}
+def _released(event: m.Released) -> Story:
+    return "info", "object released", {"correlation": event.correlation, "object": str(event.ref)}
 
 
-def _warning_raised(fact: m.WarningRaised) -> Story:
-    return "warning", "object has a problem", _of_warning(fact)
+def _warning_raised(event: m.WarningRaised) -> Story:
+    return "warning", "object has a problem", _of_warning(event)
 
 
-def _warning_resolved(fact: m.WarningResolved) -> Story:
-    return "info", "problem of object resolved", _of_warning(fact)
+def _warning_resolved(event: m.WarningResolved) -> Story:
+    return "info", "problem of object resolved", _of_warning(event)
 
 
-def _of_warning(fact: m.WarningRaised | m.WarningResolved) -> dict[str, Any]:
-    warning = fact.warning
+def _of_warning(event: m.WarningRaised | m.WarningResolved) -> dict[str, Any]:
+    warning = event.warning
     return {
-        "correlation": fact.correlation,
+        "correlation": event.correlation,
         "object": str(warning.subject),
         "reason": warning.reason,
         "problem": warning.message,
     }
 
 
-def _reports_omitted(fact: m.ReportsOmitted) -> Story:
-    numbers = msgspec.structs.asdict(fact)
+def _reports_omitted(event: m.ReportsOmitted) -> Story:
+    numbers = msgspec.structs.asdict(event)
     return (
         "warning",
         "more objects changed than are logged",
@@ -154,44 +154,44 @@ def _reports_omitted(fact: m.ReportsOmitted) -> Story:
     )
 
 
-def _discovered(fact: m.EndpointsDiscovered) -> Story:
-    return "info", "endpoints discovered", {"endpoints": [endpoint.name for endpoint in fact.endpoints]}
+def _discovered(event: m.EndpointsDiscovered) -> Story:
+    return "info", "endpoints discovered", {"endpoints": [endpoint.name for endpoint in event.endpoints]}
 
 
-def _endpoint_lost(fact: m.EndpointLost) -> Story:
-    return "warning", "endpoint lost", {"endpoint": fact.endpoint}
+def _endpoint_lost(event: m.EndpointLost) -> Story:
+    return "warning", "endpoint lost", {"endpoint": event.endpoint}
 
 
-def _fleet_changed(fact: m.FleetChanged) -> Story:
-    present = {state: number for state, number in fact.states.items() if number}
-    return "info", "fleet changed", {"group": fact.group, "size": fact.size, **present}
+def _fleet_changed(event: m.FleetChanged) -> Story:
+    present = {state: number for state, number in event.states.items() if number}
+    return "info", "fleet changed", {"group": event.group, "size": event.size, **present}
 
 
-def _instance_draining(fact: m.InstanceDraining) -> Story:
+def _instance_draining(event: m.InstanceDraining) -> Story:
     return "info", "instance draining", {
-        "instance": fact.instance, "reason": fact.reason, "s": round(fact.seconds, 1),
+        "instance": event.instance, "reason": event.reason, "s": round(event.seconds, 1),
     }  # fmt: skip
 
 
-def _instance_operation_failed(fact: m.InstanceOperationFailed) -> Story:
-    return "warning", "instance operation failed", {"instance": fact.instance, "error": fact.error}
+def _instance_operation_failed(event: m.InstanceOperationFailed) -> Story:
+    return "warning", "instance operation failed", {"instance": event.instance, "error": event.error}
 
 
-def _scheduled(fact: m.DeploymentScheduled) -> Story:
+def _scheduled(event: m.DeploymentScheduled) -> Story:
     return "debug", "deployment scheduled", {
-        "correlation": fact.correlation, "reason": fact.why, "endpoints": len(fact.endpoints),
+        "correlation": event.correlation, "reason": event.why, "endpoints": len(event.endpoints),
     }  # fmt: skip
 
 
-def _deployment_started(fact: m.DeploymentStarted) -> Story:
+def _deployment_started(event: m.DeploymentStarted) -> Story:
     return "debug", "deployment started", {
-        "correlation": fact.correlation, "generation": fact.generation[:12], "endpoints": list(fact.endpoints),
+        "correlation": event.correlation, "generation": event.generation[:12], "endpoints": list(event.endpoints),
     }  # fmt: skip
 
 
-def _instance_deployed(fact: m.InstanceDeployed) -> Story:
-    result = fact.result
-    values: dict[str, Any] = {"correlation": fact.correlation, "endpoint": result.endpoint, "ms": _ms(result.seconds)}
+def _instance_deployed(event: m.InstanceDeployed) -> Story:
+    result = event.result
+    values: dict[str, Any] = {"correlation": event.correlation, "endpoint": result.endpoint, "ms": _ms(result.seconds)}
     if result.held:
         values["held"] = list(result.held)
     if not result.changed:
@@ -203,90 +203,90 @@ def _instance_deployed(fact: m.InstanceDeployed) -> Story:
     return "info", "instance updated without reload", values | {"operations": result.operations}
 
 
-def _drift_repaired(fact: m.DriftRepaired) -> Story:
+def _drift_repaired(event: m.DriftRepaired) -> Story:
     return "warning", "drift repaired", {
-        "correlation": fact.correlation, "endpoint": fact.endpoint, "found": dict(fact.found),
-        "operations": fact.operations, "reloaded": fact.reloaded,
+        "correlation": event.correlation, "endpoint": event.endpoint, "found": dict(event.found),
+        "operations": event.operations, "reloaded": event.reloaded,
     }  # fmt: skip
 
 
-def _instance_failed(fact: m.InstanceFailed) -> Story:
+def _instance_failed(event: m.InstanceFailed) -> Story:
     return "error", "instance failed", {
-        "correlation": fact.correlation, "endpoint": fact.endpoint, "error": fact.error, "ms": _ms(fact.seconds),
+        "correlation": event.correlation, "endpoint": event.endpoint, "error": event.error, "ms": _ms(event.seconds),
     }  # fmt: skip
 
 
-def _deployment_completed(fact: m.DeploymentCompleted) -> Story:
-    level = "warning" if fact.failed else "debug"
+def _deployment_completed(event: m.DeploymentCompleted) -> Story:
+    level = "warning" if event.failed else "debug"
     return level, "deployment completed", {
-        "correlation": fact.correlation, "succeeded": len(fact.results), "failed": list(fact.failed),
-        "ms": _ms(fact.seconds),
+        "correlation": event.correlation, "succeeded": len(event.results), "failed": list(event.failed),
+        "ms": _ms(event.seconds),
     }  # fmt: skip
 
 
-def _http_fetched(fact: m.HttpFetched) -> Story:
+def _http_fetched(event: m.HttpFetched) -> Story:
     return "debug", "content fetched", {
-        "url": fact.url, "outcome": fact.outcome, "bytes": fact.bytes, "ms": _ms(fact.seconds),
+        "url": event.url, "outcome": event.outcome, "bytes": event.bytes, "ms": _ms(event.seconds),
     }  # fmt: skip
 
 
-def _http_changed(fact: m.HttpContentChanged) -> Story:
-    return "debug", "content changed", {"urls": list(fact.urls)}
+def _http_changed(event: m.HttpContentChanged) -> Story:
+    return "debug", "content changed", {"urls": list(event.urls)}
 
 
-def _http_accepted(fact: m.HttpContentAccepted) -> Story:
-    return "info", "content accepted", {"url": fact.url, "digest": fact.digest[:12], "bytes": fact.bytes}
+def _http_accepted(event: m.HttpContentAccepted) -> Story:
+    return "info", "content accepted", {"url": event.url, "digest": event.digest[:12], "bytes": event.bytes}
 
 
-def _http_rejected(fact: m.HttpContentRejected) -> Story:
+def _http_rejected(event: m.HttpContentRejected) -> Story:
     return "error", "content rejected", {
-        "url": fact.url,
-        "digest": fact.digest[:12],
-        "serving": "the previous content" if fact.has_former else "nothing",
-        "problem": str(fact.problem),
+        "url": event.url,
+        "digest": event.digest[:12],
+        "serving": "the previous content" if event.has_former else "nothing",
+        "problem": str(event.problem),
     }  # fmt: skip
 
 
-def _drift(fact: m.DriftSuspected) -> Story:
-    return "debug", "drift suspected", {"idle_s": round(fact.idle, 1)}
+def _drift(event: m.DriftSuspected) -> Story:
+    return "debug", "drift suspected", {"idle_s": round(event.idle, 1)}
 
 
-def _synchronized(fact: m.IndexSynchronized) -> Story:
-    return "info", "resources synchronized", {"objects": fact.counts}
+def _synchronized(event: m.IndexSynchronized) -> Story:
+    return "info", "resources synchronized", {"objects": event.counts}
 
 
-def _leadership(fact: m.LeadershipChanged) -> Story:
-    message = "leadership won" if fact.is_leader else "leadership lost"
-    return "info", message, {"identity": fact.identity}
+def _leadership(event: m.LeadershipChanged) -> Story:
+    message = "leadership won" if event.is_leader else "leadership lost"
+    return "info", message, {"identity": event.identity}
 
 
-def _config_changed(fact: m.ConfigChanged) -> Story:
-    return "info", "configuration changed", {"version": fact.loaded.version}
+def _config_changed(event: m.ConfigChanged) -> Story:
+    return "info", "configuration changed", {"version": event.loaded.version}
 
 
-def _config_invalid(fact: m.ConfigInvalid) -> Story:
+def _config_invalid(event: m.ConfigInvalid) -> Story:
     return "error", "invalid configuration ignored", {
-        "version": fact.version, "problems": [str(problem) for problem in fact.problems],
+        "version": event.version, "problems": [str(problem) for problem in event.problems],
     }  # fmt: skip
 
 
-def _stage(fact: m.StageReached) -> Story:
+def _stage(event: m.StageReached) -> Story:
     return "info", "stage reached", {
-        "iteration": fact.iteration, "stage": fact.stage, "name": fact.name, "ms": _ms(fact.seconds),
+        "iteration": event.iteration, "stage": event.stage, "name": event.name, "ms": _ms(event.seconds),
     }  # fmt: skip
 
 
-def _iteration_ended(fact: m.IterationEnded) -> Story:
+def _iteration_ended(event: m.IterationEnded) -> Story:
     return "info", "iteration ended", {
-        "iteration": fact.iteration, "reason": fact.reason, "s": round(fact.seconds, 1),
+        "iteration": event.iteration, "reason": event.reason, "s": round(event.seconds, 1),
     }  # fmt: skip
 
 
-def _problems(fact: m.ProblemsReported) -> Story:
-    if not fact.problems:
-        return "info", "problems resolved", {"source": fact.source}
+def _problems(event: m.ProblemsReported) -> Story:
+    if not event.problems:
+        return "info", "problems resolved", {"source": event.source}
     return "warning", "problems reported", {
-        "source": fact.source, "problems": [str(problem) for problem in fact.problems],
+        "source": event.source, "problems": [str(problem) for problem in event.problems],
     }  # fmt: skip
 
 

@@ -169,7 +169,7 @@ class Metrics:
         self.http_bytes = counter("http_received_bytes", "Bytes of fetched contents, decompressed.")
         self.http_verdicts = counter("http_contents_judged", "Changed HTTP contents, by verdict.", "verdict")
         self.config_invalid = counter("config_invalid", "Changed configurations that were rejected.")
-        self.facts_lost = counter("facts_lost", "Events that were lost because their buffer was full.")
+        self.events_lost = counter("events_lost", "Events that were lost because their buffer was full.")
         self.is_leader = gauge("leader_election_is_leader", "1 while this replica leads.")
         self.transitions = counter("leader_election_transitions", "Changes of leadership that this replica observed.")
 

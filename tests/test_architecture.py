@@ -149,9 +149,9 @@ def test_shielded_scopes_have_a_limit_and_leave_threads_behind() -> None:
     assert waiting == {"cancellation.py: clean_up_in_thread"}
 
 
-def test_each_message_of_the_program_is_a_frozen_fact_in_the_architecture_page() -> None:
+def test_each_message_of_the_program_is_a_frozen_event_in_the_architecture_page() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
-    facts = {
+    structs = {
         name: value
         for name, value in vars(messages).items()
         if isinstance(value, type)
@@ -159,10 +159,10 @@ def test_each_message_of_the_program_is_a_frozen_fact_in_the_architecture_page()
         and value.__module__ in {messages.__name__, events.__name__, reflector.__name__}
     }
     for part in ("Phases", "Standing"):
-        facts.pop(part)
+        structs.pop(part)
 
-    assert [name for name, value in facts.items() if not value.__struct_config__.frozen] == []
-    assert [name for name in facts if f"`{name}`" not in page] == []
+    assert [name for name, value in structs.items() if not value.__struct_config__.frozen] == []
+    assert [name for name in structs if f"`{name}`" not in page] == []
 
 
 def test_the_module_index_of_the_architecture_page_is_current() -> None:
@@ -251,7 +251,7 @@ def _has_virtual_clock(function: ast.FunctionDef | ast.AsyncFunctionDef, module:
 
 
 def _real_sleeps(node: ast.AST) -> Iterator[int]:
-    """Yield the line of each sleep that is no pause of a loop that waits for a fact."""
+    """Yield the line of each sleep that is no pause of a loop that waits for a event."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Call) and ast.unparse(child.func) in {"trio.sleep", "trio.sleep_until", "time.sleep"}:
             yield child.lineno

@@ -1,4 +1,4 @@
-"""Latest values, counted facts, and channel ends that close together."""
+"""Latest values, counted events, and channel ends that close together."""
 
 from functools import partial
 
@@ -13,7 +13,7 @@ from haptic_trio.channels import EVENT_BUFFER, Channels, ConfigSeen, EventBuffer
 from haptic_trio.messages import DriftSuspected
 
 
-class Fact(msgspec.Struct, frozen=True):
+class EventType(msgspec.Struct, frozen=True):
     number: int
 
 
@@ -155,29 +155,29 @@ def test_reader_sees_values_in_order_and_ends_with_the_newest(bursts: list[int])
     trio.run(main)
 
 
-async def test_facts_arrive_in_order() -> None:
+async def test_events_arrive_in_order() -> None:
     events = EventBuffer()
     for number in range(3):
-        events.record(Fact(number))
+        events.record(EventType(number))
 
-    assert [events.receiver.receive_nowait() for _ in range(3)] == [Fact(0), Fact(1), Fact(2)]
+    assert [events.receiver.receive_nowait() for _ in range(3)] == [EventType(0), EventType(1), EventType(2)]
     assert events.take_lost() == 0
 
 
-async def test_facts_beyond_the_buffer_are_counted_and_the_earlier_ones_kept() -> None:
+async def test_events_beyond_the_buffer_are_counted_and_the_earlier_ones_kept() -> None:
     events = EventBuffer(size=2)
     for number in range(5):
-        events.record(Fact(number))
+        events.record(EventType(number))
 
-    assert [events.receiver.receive_nowait() for _ in range(2)] == [Fact(0), Fact(1)]
+    assert [events.receiver.receive_nowait() for _ in range(2)] == [EventType(0), EventType(1)]
     assert events.take_lost() == 3
     assert events.take_lost() == 0
 
 
-async def test_burst_of_facts_fits_the_default_buffer() -> None:
+async def test_burst_of_events_fits_the_default_buffer() -> None:
     events = EventBuffer()
     for number in range(EVENT_BUFFER):
-        events.record(Fact(number))
+        events.record(EventType(number))
 
     assert events.take_lost() == 0
 
@@ -186,7 +186,7 @@ async def test_event_without_a_reader_has_no_effect() -> None:
     events = EventBuffer()
     events.receiver.close()
 
-    events.record(Fact(1))
+    events.record(EventType(1))
 
     assert events.take_lost() == 0
 

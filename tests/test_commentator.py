@@ -55,8 +55,8 @@ class Narration:
     async def report(self, *events: msgspec.Struct) -> list[tuple[str, str, dict[str, Any]]]:
         """Record *events* and return the lines that follow: level, message, key-values."""
         self.log.calls.clear()
-        for fact in events:
-            self.events.record(fact)
+        for event in events:
+            self.events.record(event)
         await wait_all_tasks_blocked()
         return [(call.method_name, call.args[0], call.kwargs) for call in self.log.calls]
 
@@ -78,19 +78,21 @@ def test_every_message_has_a_story_or_is_silent_on_purpose() -> None:
 async def test_story_is_one_line_with_plain_values_and_the_correlation_of_its_cycle(
     narration: Narration, kind: type[msgspec.Struct]
 ) -> None:
-    fact = example_of(kind)
+    event = example_of(kind)
 
-    [(level, message, values)] = await narration.report(fact)
+    [(level, message, values)] = await narration.report(event)
 
     assert level in {"debug", "info", "warning", "error"}
     assert message == message.lower()
     assert json.loads(json.dumps(values)) == values
-    assert values.get("correlation") == getattr(fact, "correlation", None)
-    assert narration.observed == [fact]
+    assert values.get("correlation") == getattr(event, "correlation", None)
+    assert narration.observed == [event]
 
 
 @pytest.mark.parametrize("kind", sorted(SILENT, key=name_of), ids=name_of)
-async def test_silent_fact_is_shown_to_observers_all_the_same(narration: Narration, kind: type[msgspec.Struct]) -> None:
+async def test_silent_event_is_shown_to_observers_all_the_same(
+    narration: Narration, kind: type[msgspec.Struct]
+) -> None:
     assert await narration.report(example_of(kind)) == []
     assert narration.observed == [example_of(kind)]
 
@@ -106,15 +108,15 @@ async def test_lost_events_are_reported_with_their_number(nursery: trio.Nursery)
     lines = [(call.args[0], call.kwargs) for call in narration.log.calls]
     assert [line for line in lines if line[0] == "events lost"] == [("events lost", {"count": 3})]
     assert len(narration.observed) == 50
-    assert narration.metrics.registry.get_sample_value("haptic_facts_lost_total") == 3
+    assert narration.metrics.registry.get_sample_value("haptic_events_lost_total") == 3
     nursery.cancel_scope.cancel()
 
 
 async def test_rejection_is_an_error_that_names_every_place(narration: Narration) -> None:
     other = msgspec.structs.replace(PROBLEM, line=9, subject="Ingress default/web", hint="quote it")
-    fact = msgspec.structs.replace(example_of(m.ValidationFailed), problems=(PROBLEM, other))
+    event = msgspec.structs.replace(example_of(m.ValidationFailed), problems=(PROBLEM, other))
 
-    [(level, _message, values)] = await narration.report(fact)
+    [(level, _message, values)] = await narration.report(event)
 
     assert level == "error"
     assert values["problems"] == [
@@ -123,9 +125,9 @@ async def test_rejection_is_an_error_that_names_every_place(narration: Narration
 
 
 async def test_quarantine_names_what_is_served(narration: Narration) -> None:
-    fact = example_of(m.Quarantined)
+    event = example_of(m.Quarantined)
 
-    lines = await narration.report(fact, msgspec.structs.replace(fact, has_fallback=False))
+    lines = await narration.report(event, msgspec.structs.replace(event, has_fallback=False))
 
     assert [values["serving"] for _level, _message, values in lines] == ["its last good version", "nothing"]
     assert {values["object"] for _level, _message, values in lines} == {str(REF)}
@@ -183,17 +185,17 @@ async def test_deployment_to_an_instance_has_reload_and_reasons(
 
 
 async def test_deployment_that_failed_somewhere_is_a_warning(narration: Narration) -> None:
-    fact = example_of(m.DeploymentCompleted)
+    event = example_of(m.DeploymentCompleted)
 
-    lines = await narration.report(fact, msgspec.structs.replace(fact, failed=("local-2",)))
+    lines = await narration.report(event, msgspec.structs.replace(event, failed=("local-2",)))
 
     assert [(level, values["failed"]) for level, _message, values in lines] == [("debug", []), ("warning", ["local-2"])]
 
 
 async def test_resolved_problems_are_logged_as_info(narration: Narration) -> None:
-    fact = example_of(m.ProblemsReported)
+    event = example_of(m.ProblemsReported)
 
-    lines = await narration.report(fact, msgspec.structs.replace(fact, problems=()))
+    lines = await narration.report(event, msgspec.structs.replace(event, problems=()))
 
     assert [(level, message) for level, message, _values in lines] == [
         ("warning", "problems reported"), ("info", "problems resolved"),
@@ -201,9 +203,9 @@ async def test_resolved_problems_are_logged_as_info(narration: Narration) -> Non
 
 
 async def test_warnings_of_a_valid_configuration_are_logged_up_to_a_limit(narration: Narration) -> None:
-    fact = msgspec.structs.replace(example_of(m.ConfigValidated), warnings=(PROBLEM,) * 40)
+    event = msgspec.structs.replace(example_of(m.ConfigValidated), warnings=(PROBLEM,) * 40)
 
-    [(level, _message, values)] = await narration.report(fact)
+    [(level, _message, values)] = await narration.report(event)
 
     assert level == "info"
     assert len(values["warnings"]) == 5
@@ -218,7 +220,7 @@ async def test_changed_credentials_are_logged_by_version_only(narration: Narrati
     assert lines == [("info", "configuration changed", {"version": "1/2"})]
 
 
-async def test_commentator_ends_with_its_facts_and_reads_no_more_when_cancelled() -> None:
+async def test_commentator_ends_with_its_events_and_reads_no_more_when_cancelled() -> None:
     narration = Narration()
     async with trio.open_nursery() as nursery:
         await narration.start(nursery)

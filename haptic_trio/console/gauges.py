@@ -15,10 +15,10 @@ class Gauges:
         self._high: dict[str, int] = {}
 
     def read(self, channels: Channels | None, events: EventBuffer) -> tuple[ChannelView, ...]:
-        """Return every channel of the iteration, if one runs, and that of the facts."""
+        """Return every channel of the iteration, if one runs, and that of the events."""
         if channels is not self._channels:
             self._channels = channels
-            self._high = {name: high for name, high in self._high.items() if name == "facts"}
+            self._high = {name: high for name, high in self._high.items() if name == "events"}
         found = []
         for name, end in vars(channels).items() if channels is not None else ():
             if isinstance(end, trio.MemorySendChannel):
@@ -26,7 +26,7 @@ class Gauges:
             elif isinstance(end, Latest):
                 held = int(end.version > 0)
                 found.append(ChannelView(name=name, kind="latest", used=held, size=1, high=held, puts=end.version))
-        found.append(self._channel("facts", events.receiver.statistics()))
+        found.append(self._channel("events", events.receiver.statistics()))
         return tuple(found)
 
     def _channel(self, name: str, now: trio.MemoryChannelStatistics) -> ChannelView:

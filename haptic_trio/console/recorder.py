@@ -30,7 +30,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     number: int
     at: float
-    fact: msgspec.Struct
+    event: msgspec.Struct
     story: tuple[str, str, dict[str, Any]]
     """Level, message and fields, if they are computed when the event is recorded."""
 
@@ -60,15 +60,15 @@ class Recorder:
         self._clock = clock
         self._entries: deque[Entry] = deque(maxlen=MOST_EVENTS)
 
-    def observe(self, fact: msgspec.Struct) -> None:
-        """Record *fact*; never blocks."""
+    def observe(self, event: msgspec.Struct) -> None:
+        """Record *event*; never blocks."""
         self.last += 1
         now = self._clock()
         story: tuple[str, str, dict[str, Any]] = ("", "", {})
-        if _has_foreign_text(fact):
-            story = self._story(fact)
-        self._entries.append(Entry(self.last, now, _light(fact), story))
-        self._follow(fact, now)
+        if _has_foreign_text(event):
+            story = self._story(event)
+        self._entries.append(Entry(self.last, now, _light(event), story))
+        self._follow(event, now)
 
     def entries(self, since: int = 0) -> list[Entry]:
         """Return the recorded events after number *since*."""
@@ -79,69 +79,69 @@ class Recorder:
         return tuple(self._view(entry) for entry in self.entries(since)[-most:])
 
     def _view(self, entry: Entry) -> EventView:
-        fact = entry.fact
-        level, text, fields = entry.story if entry.story[0] else self._story(fact)
+        event = entry.event
+        level, text, fields = entry.story if entry.story[0] else self._story(event)
         return EventView(
             number=entry.number,
             at=entry.at,
-            kind=fact.kind if isinstance(fact, Lightened) else type(fact).__name__,
-            correlation=getattr(fact, "correlation", ""),
+            kind=event.kind if isinstance(event, Lightened) else type(event).__name__,
+            correlation=getattr(event, "correlation", ""),
             level=level,
             text=text,
             fields=fields,
         )
 
-    def _story(self, fact: msgspec.Struct) -> tuple[str, str, dict[str, Any]]:
-        if isinstance(fact, Lightened):
-            return fact.story
-        story_of = self._story_of(type(fact))
+    def _story(self, event: msgspec.Struct) -> tuple[str, str, dict[str, Any]]:
+        if isinstance(event, Lightened):
+            return event.story
+        story_of = self._story_of(type(event))
         if story_of is None:
-            return "debug", type(fact).__name__, {}
-        level, text, fields = story_of(fact)
+            return "debug", type(event).__name__, {}
+        level, text, fields = story_of(event)
         plain = msgspec.to_builtins(fields, enc_hook=str)
-        return level, text, self._clean(plain) if _has_foreign_text(fact) else plain
+        return level, text, self._clean(plain) if _has_foreign_text(event) else plain
 
-    def _follow(self, fact: msgspec.Struct, now: float) -> None:
-        match fact:
+    def _follow(self, event: msgspec.Struct, now: float) -> None:
+        match event:
             case m.StageReached():
-                if fact.stage == 1:
+                if event.stage == 1:
                     self.stages = []
-                self.stages.append(StageView(stage=fact.stage, name=fact.name, seconds=fact.seconds))
+                self.stages.append(StageView(stage=event.stage, name=event.name, seconds=event.seconds))
             case m.InstanceDeployed():
-                self._put_deployed(fact, now)
+                self._put_deployed(event, now)
             case m.InstanceFailed():
-                known = self.instances.get(fact.endpoint)
+                known = self.instances.get(event.endpoint)
                 generation = known.generation if known is not None else ""
-                self.instances[fact.endpoint] = InstanceView(
-                    name=fact.endpoint,
+                self.instances[event.endpoint] = InstanceView(
+                    name=event.endpoint,
                     generation=generation,
-                    correlation=fact.correlation,
+                    correlation=event.correlation,
                     at=now,
-                    seconds=fact.seconds,
-                    error=self._clean(fact.error),
+                    seconds=event.seconds,
+                    error=self._clean(event.error),
                 )
             case m.DeploymentStarted():
-                self._generation = fact.generation
+                self._generation = event.generation
             case m.EndpointsDiscovered():
-                names = {endpoint.name for endpoint in fact.endpoints[:MOST_INSTANCES]}
+                names = {endpoint.name for endpoint in event.endpoints[:MOST_INSTANCES]}
                 self.instances = {name: self.instances.get(name, InstanceView(name=name)) for name in sorted(names)}
             case m.Quarantined() | m.Released():
-                self.quarantined = fact.quarantined
+                self.quarantined = event.quarantined
             case m.IterationEnded():
                 self.quarantined = 0
             case m.ProblemsReported():
-                self._put_problems(fact)
+                self._put_problems(event)
 
     _generation = ""
 
-    def _put_deployed(self, fact: m.InstanceDeployed, now: float) -> None:
-        result = fact.result
+    def _put_deployed(self, event: m.InstanceDeployed, now: float) -> None:
+        result = event.result
         if result.endpoint not in self.instances and len(self.instances) >= MOST_INSTANCES:
             return
         self.instances[result.endpoint] = InstanceView(
             name=result.endpoint,
             generation=self._generation[:12],
-            correlation=fact.correlation,
+            correlation=event.correlation,
             at=now,
             seconds=result.seconds,
             operations=result.operations,
@@ -150,10 +150,10 @@ class Recorder:
             held=result.held,
         )
 
-    def _put_problems(self, fact: m.ProblemsReported) -> None:
-        self.problems.pop(fact.source, None)
-        if fact.problems and len(self.problems) < MOST_SOURCES:
-            self.problems[fact.source] = tuple(self._clean(str(problem)) for problem in fact.problems[:20])
+    def _put_problems(self, event: m.ProblemsReported) -> None:
+        self.problems.pop(event.source, None)
+        if event.problems and len(self.problems) < MOST_SOURCES:
+            self.problems[event.source] = tuple(self._clean(str(problem)) for problem in event.problems[:20])
 
 
 class Lightened(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,35 +179,35 @@ _WITH_FOREIGN_TEXT = (
 )
 
 
-def _has_foreign_text(fact: msgspec.Struct) -> bool:
-    """Whether *fact* has texts from outside, such as a message of HAProxy."""
-    return isinstance(fact, _WITH_FOREIGN_TEXT)
+def _has_foreign_text(event: msgspec.Struct) -> bool:
+    """Whether *event* has texts from outside, such as a message of HAProxy."""
+    return isinstance(event, _WITH_FOREIGN_TEXT)
 
 
-def _light(fact: msgspec.Struct) -> msgspec.Struct:
-    match fact:
+def _light(event: msgspec.Struct) -> msgspec.Struct:
+    match event:
         case m.ConfigPrepared() | m.ConfigValidated():
-            phases = fact.phases
+            phases = event.phases
             fields: dict[str, Any] = {
-                "correlation": fact.correlation,
-                "generation": fact.generation.id[:12],
+                "correlation": event.correlation,
+                "generation": event.generation.id[:12],
                 **{f"{name}_ms": round(getattr(phases, name) * 1000, 1) for name in ("render", "parse", "check")},
             }
-            is_valid = isinstance(fact, m.ConfigValidated)
+            is_valid = isinstance(event, m.ConfigValidated)
             level, text = ("info", "configuration validated") if is_valid else ("debug", "configuration prepared")
-            kind = type(fact).__name__
-            return Lightened(kind=kind, story=(level, text, fields), correlation=fact.correlation, phases=phases)
+            kind = type(event).__name__
+            return Lightened(kind=kind, story=(level, text, fields), correlation=event.correlation, phases=phases)
         case m.DeploymentScheduled():
-            fields = {"correlation": fact.correlation, "reason": fact.why, "endpoints": len(fact.endpoints)}
+            fields = {"correlation": event.correlation, "reason": event.why, "endpoints": len(event.endpoints)}
             story = ("debug", "deployment scheduled", fields)
-            return Lightened(kind="DeploymentScheduled", story=story, correlation=fact.correlation)
+            return Lightened(kind="DeploymentScheduled", story=story, correlation=event.correlation)
         case m.EndpointsDiscovered():
-            names = [endpoint.name for endpoint in fact.endpoints[:20]]
+            names = [endpoint.name for endpoint in event.endpoints[:20]]
             return Lightened(kind="EndpointsDiscovered", story=("info", "endpoints discovered", {"endpoints": names}))
         case m.ConfigChanged():
-            story = ("info", "configuration changed", {"version": fact.loaded.version})
+            story = ("info", "configuration changed", {"version": event.loaded.version})
             return Lightened(kind="ConfigChanged", story=story)
-    return fact
+    return event
 
 
 def unix_now() -> float:

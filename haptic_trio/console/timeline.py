@@ -16,7 +16,7 @@ def cycles_of(entries: Iterable[Entry], *, most: int = MOST_CYCLES) -> tuple[Cyc
     """Return the newest *most* reconciliations in *entries*, oldest first."""
     found: dict[str, dict[str, Any]] = {}
     for entry in entries:
-        correlation = getattr(entry.fact, "correlation", "")
+        correlation = getattr(entry.event, "correlation", "")
         if correlation:
             cycle = found.setdefault(correlation, {"correlation": correlation})
             _take(cycle, entry)
@@ -24,24 +24,24 @@ def cycles_of(entries: Iterable[Entry], *, most: int = MOST_CYCLES) -> tuple[Cyc
 
 
 def _take(cycle: dict[str, Any], entry: Entry) -> None:
-    match entry.fact:
-        case m.ReconcileTriggered() as fact:
-            cycle.update(seen=fact.seen, triggered=entry.at, reason=fact.reason.value, changes=fact.changes)
-        case m.ReconcileStarted() as fact:
-            cycle.update(started=entry.at, reason=fact.reason.value, changes=fact.changes)
-        case m.ConfigRendered() as fact:
+    match entry.event:
+        case m.ReconcileTriggered() as event:
+            cycle.update(seen=event.seen, triggered=entry.at, reason=event.reason.value, changes=event.changes)
+        case m.ReconcileStarted() as event:
+            cycle.update(started=entry.at, reason=event.reason.value, changes=event.changes)
+        case m.ConfigRendered() as event:
             # A cycle that quarantines an object renders again: the last render counts.
-            cycle.update(render=fact.seconds, rendered=fact.fragments_rendered, reused=fact.fragments_reused)
+            cycle.update(render=event.seconds, rendered=event.fragments_rendered, reused=event.fragments_reused)
         case Lightened(phases=m.Phases() as phases):
             cycle.update(render=phases.render, parse=phases.parse)
             if phases.check:
                 cycle["check"] = phases.check
         case m.DeploymentStarted():
             cycle.setdefault("deploy_started", entry.at)
-        case m.DeploymentCompleted() as fact:
+        case m.DeploymentCompleted() as event:
             # Data is deployed first, the rest after the check: do not count the time between them.
-            cycle["deploy_seconds"] = cycle.get("deploy_seconds", 0.0) + fact.seconds
-        case m.ReconcileCompleted() as fact:
-            cycle.update(outcome=fact.outcome.value, ended=entry.at)
-        case m.ReconcileFailed() as fact:
-            cycle.update(outcome=f"failed in {fact.phase}", ended=entry.at)
+            cycle["deploy_seconds"] = cycle.get("deploy_seconds", 0.0) + event.seconds
+        case m.ReconcileCompleted() as event:
+            cycle.update(outcome=event.outcome.value, ended=entry.at)
+        case m.ReconcileFailed() as event:
+            cycle.update(outcome=f"failed in {event.phase}", ended=entry.at)

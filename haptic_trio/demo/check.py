@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from haptic_trio.demo.client import DemoClient, Traffic
-from haptic_trio.demo.event_log import FactLog
+from haptic_trio.demo.event_log import EventLog
 from haptic_trio.demo.running import RunningDemo
 from haptic_trio.demo.steps import Step, Story
 from haptic_trio.errors import HapticError
@@ -34,7 +34,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 class _Record:
     """The results so far; a failure ends the run, because each step builds on the previous ones."""
 
-    def __init__(self, events: FactLog) -> None:
+    def __init__(self, events: EventLog) -> None:
         self.results: list[Result] = []
         self._events = events
 

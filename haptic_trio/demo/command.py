@@ -18,7 +18,7 @@ from haptic_trio.cli.serve import ServeOptions, run_serve
 from haptic_trio.demo.backends import run_backends
 from haptic_trio.demo.check import print_results, run_story
 from haptic_trio.demo.client import DemoClient
-from haptic_trio.demo.event_log import FactLog
+from haptic_trio.demo.event_log import EventLog
 from haptic_trio.demo.guide import guide_to
 from haptic_trio.demo.ports import reserve_port
 from haptic_trio.demo.running import RunningDemo
@@ -90,7 +90,7 @@ def demo(directory: Path, check: bool, haproxy: str | None, instances: int, log_
 async def open_demo(options: DemoOptions) -> AsyncIterator[RunningDemo]:
     """Run backends, controller and HAProxy for the duration of the block."""
     wanted = options.ports
-    events = FactLog()
+    events = EventLog()
     async with trio.open_nursery() as nursery:
         backends: dict[str, int] = await nursery.start(
             run_backends, {"web-one": wanted.web_one, "web-two": wanted.web_two, "api": wanted.api}

@@ -6,10 +6,10 @@ from typing import TypeVar
 import msgspec
 import trio
 
-Fact = TypeVar("Fact", bound=msgspec.Struct)
+EventType = TypeVar("EventType", bound=msgspec.Struct)
 
 
-class FactLog:
+class EventLog:
     """All recorded events, in order."""
 
     def __init__(self) -> None:
@@ -19,26 +19,26 @@ class FactLog:
     def __len__(self) -> int:
         return len(self._events)
 
-    def take(self, fact: msgspec.Struct) -> None:
-        """Record *fact* and wake the tasks that wait for events."""
-        self._events.append(fact)
+    def take(self, event: msgspec.Struct) -> None:
+        """Record *event* and wake the tasks that wait for events."""
+        self._events.append(event)
         self._changed.set()
         self._changed = trio.Event()
 
-    async def wait_for(self, kind: type[Fact], where: Callable[[Fact], bool], *, since: int) -> Fact:
+    async def wait_for(self, kind: type[EventType], where: Callable[[EventType], bool], *, since: int) -> EventType:
         """Wait for and return the first event of *kind* after the first *since* events for which *where* is true."""
         position = since
         while True:
-            for fact in self._events[position:]:
-                if isinstance(fact, kind) and where(fact):
-                    return fact
+            for event in self._events[position:]:
+                if isinstance(event, kind) and where(event):
+                    return event
             position = len(self._events)
             await self._changed.wait()
 
-    def find_last(self, kind: type[Fact]) -> Fact | None:
+    def find_last(self, kind: type[EventType]) -> EventType | None:
         """Return the newest event of *kind*, or None."""
-        return next((fact for fact in reversed(self._events) if isinstance(fact, kind)), None)
+        return next((event for event in reversed(self._events) if isinstance(event, kind)), None)
 
-    def all(self, kind: type[Fact], *, since: int = 0) -> list[Fact]:
+    def all(self, kind: type[EventType], *, since: int = 0) -> list[EventType]:
         """Return all events of *kind* after the first *since* events, in order."""
-        return [fact for fact in self._events[since:] if isinstance(fact, kind)]
+        return [event for event in self._events[since:] if isinstance(event, kind)]

@@ -3,7 +3,7 @@
 import msgspec
 
 from haptic_trio.cli.serve import Serving
-from haptic_trio.demo.event_log import FactLog
+from haptic_trio.demo.event_log import EventLog
 from haptic_trio.demo.site import DemoSite
 
 
@@ -12,7 +12,7 @@ class RunningDemo(msgspec.Struct, frozen=True, kw_only=True):
 
     site: DemoSite
     serving: Serving
-    events: FactLog
+    events: EventLog
 
     async def count_reloads(self) -> int:
         """Return the number of reloads that the HAProxy processes report."""

@@ -108,14 +108,14 @@ class Story:
         """Add an Ingress whose path is an injection attempt: it is reported, and all others are served."""
         since = len(self._running.events)
         began = self._write("broken.yaml", INGRESS.format(name="broken", path=INJECTION))
-        fact = await self._running.events.wait_for(Quarantined, lambda fact: fact.ref.name == "broken", since=since)
+        event = await self._running.events.wait_for(Quarantined, lambda event: event.ref.name == "broken", since=since)
         reported = trio.current_time()
         for host in ("demo.localhost", "shop.localhost"):
             answer = await self._client.get(host=host)
             _require(answer.status == 200, f"{host} answers {answer.status}")
         answer = await self._client.get(host="broken.localhost")
         _require(answer.backend == "", "the broken Ingress is served")
-        return reported - began, f"reported as {fact.ref}, others are served"
+        return reported - began, f"reported as {event.ref}, others are served"
 
     async def mend_ingress(self) -> tuple[float, str]:
         """Repair the broken Ingress: it is served."""
@@ -129,11 +129,11 @@ class Story:
         """Add a file that is not YAML: it is reported with its line, and nothing else changes."""
         since = len(self._running.events)
         began = self._write("half.yaml", HALF_WRITTEN)
-        fact = await self._running.events.wait_for(
-            ProblemsReported, lambda fact: bool(fact.problems) and Path(fact.source).name == "half.yaml", since=since
+        event = await self._running.events.wait_for(
+            ProblemsReported, lambda event: bool(event.problems) and Path(event.source).name == "half.yaml", since=since
         )
         reported = trio.current_time()
-        line = fact.problems[0].line
+        line = event.problems[0].line
         _require(line > 0, "the report names no line")
         answer = await self._client.get()
         _require(answer.status == 200, f"demo.localhost answers {answer.status}")
@@ -147,8 +147,8 @@ class Story:
         began = self._edit("config.yaml", "greeting: hello", "greeting: howdy")
         answered = await self._client.wait_for(lambda answer: answer.greeting == "howdy")
         await self._wait_deployed(since)
-        await self._running.events.wait_for(IterationEnded, lambda fact: fact.iteration == before, since=since)
-        ready = await self._running.events.wait_for(StageReached, lambda fact: fact.stage == 5, since=since)
+        await self._running.events.wait_for(IterationEnded, lambda event: event.iteration == before, since=since)
+        ready = await self._running.events.wait_for(StageReached, lambda event: event.stage == 5, since=since)
         _require(ready.iteration > before, "no new iteration was started")
         return answered - began, f"iteration {before} ended, iteration {ready.iteration} has deployed"
 
@@ -157,9 +157,9 @@ class Story:
         since = len(self._running.events)
         before = self._running.iteration
         began = self._edit("config.yaml", "debounceInterval:", "debounceIntervall:")
-        fact = await self._running.events.wait_for(ConfigInvalid, lambda fact: bool(fact.problems), since=since)
+        event = await self._running.events.wait_for(ConfigInvalid, lambda event: bool(event.problems), since=since)
         reported = trio.current_time()
-        problem = fact.problems[0]
+        problem = event.problems[0]
         _require(problem.line > 0, "the report names no line")
         _require(self._running.iteration == before, "the iteration ended")
         answer = await self._client.get()
@@ -168,7 +168,7 @@ class Story:
 
     async def _wait_deployed(self, since: int) -> None:
         # With several instances, one may answer before another has the change.
-        await self._running.events.wait_for(DeploymentCompleted, lambda _fact: True, since=since)
+        await self._running.events.wait_for(DeploymentCompleted, lambda _event: True, since=since)
 
     def _write(self, name: str, text: str) -> float:
         replace_file(self._manifests / name, text)

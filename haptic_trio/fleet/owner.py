@@ -239,11 +239,11 @@ class FleetChangeReporter:
                 # Its desired size is not known.
                 continue
             states = [record.state for record in group.records]
-            fact = FleetChanged(
+            event = FleetChanged(
                 group=str(group.key),
                 size=group.spec.size,
                 states={state.value: states.count(state) for state in InstanceState},
             )
-            if self._reported.get(fact.group) != fact:
-                self._reported[fact.group] = fact
-                self._events.record(fact)
+            if self._reported.get(event.group) != event:
+                self._reported[event.group] = event
+                self._events.record(event)

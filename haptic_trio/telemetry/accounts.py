@@ -56,31 +56,31 @@ class Accounts:
         readings.add(PROBLEMS, lambda: [((), float(sum(self._problems.values())))])
         readings.add(OLDEST_CHANGE, lambda: [((), self._propagation.oldest(self._clock()))])
 
-    def take(self, fact: msgspec.Struct) -> None:
-        """Update the metrics for *fact*; never blocks."""
-        self._count(fact)
-        match fact:
+    def take(self, event: msgspec.Struct) -> None:
+        """Update the metrics for *event*; never blocks."""
+        self._count(event)
+        match event:
             case m.ReconcileTriggered():
                 # Another replica deploys it, so its propagation time is unknown here.
-                self._propagation.trigger(fact.correlation, fact.changes if self._is_leader else 0, fact.seen)
+                self._propagation.trigger(event.correlation, event.changes if self._is_leader else 0, event.seen)
             case m.ReconcileFailed():
-                self._propagation.fail(fact.correlation)
+                self._propagation.fail(event.correlation)
             case m.ConfigPrepared() | m.ConfigValidated():
-                self._take_phases(fact)
+                self._take_phases(event)
             case m.InstanceDeployed():
-                self._take_deployed(fact)
+                self._take_deployed(event)
             case m.InstanceFailed():
-                self._count_instance(fact.endpoint, "failed")
-                self._set(self._metrics.instance_failing, fact.endpoint, 1)
+                self._count_instance(event.endpoint, "failed")
+                self._set(self._metrics.instance_failing, event.endpoint, 1)
             case m.EndpointsDiscovered():
-                self._take_endpoints({endpoint.name for endpoint in fact.endpoints})
+                self._take_endpoints({endpoint.name for endpoint in event.endpoints})
             case m.LeadershipChanged():
-                self._is_leader = fact.is_leader
+                self._is_leader = event.is_leader
                 self._propagation.clear()
-                if not fact.is_leader:
+                if not event.is_leader:
                     self._forget_standings()
             case m.ProblemsReported():
-                self._take_problems(fact)
+                self._take_problems(event)
             case m.IterationEnded():
                 self._propagation.clear()
                 # The next iteration may have another mode.
@@ -89,38 +89,38 @@ class Accounts:
                 return
         self._metrics.unpropagated.set(self._propagation.waiting)
 
-    def _take_problems(self, fact: m.ProblemsReported) -> None:
-        self._problems.pop(fact.source, None)
-        if fact.problems:
-            self._problems[fact.source] = len(fact.problems)
+    def _take_problems(self, event: m.ProblemsReported) -> None:
+        self._problems.pop(event.source, None)
+        if event.problems:
+            self._problems[event.source] = len(event.problems)
 
-    def _take_phases(self, fact: m.ConfigPrepared | m.ConfigValidated) -> None:
+    def _take_phases(self, event: m.ConfigPrepared | m.ConfigValidated) -> None:
         observe = self._metrics.phase_seconds
-        self._prepares |= isinstance(fact, m.ConfigPrepared)
-        if isinstance(fact, m.ConfigPrepared) or not self._prepares:
-            observe.labels("render").observe(fact.phases.render)
-            observe.labels("parse").observe(fact.phases.parse)
-        if isinstance(fact, m.ConfigValidated):
-            observe.labels("check").observe(fact.phases.check)
+        self._prepares |= isinstance(event, m.ConfigPrepared)
+        if isinstance(event, m.ConfigPrepared) or not self._prepares:
+            observe.labels("render").observe(event.phases.render)
+            observe.labels("parse").observe(event.phases.parse)
+        if isinstance(event, m.ConfigValidated):
+            observe.labels("check").observe(event.phases.check)
 
-    def _take_deployed(self, fact: m.InstanceDeployed) -> None:
-        result, metrics = fact.result, self._metrics
+    def _take_deployed(self, event: m.InstanceDeployed) -> None:
+        result, metrics = event.result, self._metrics
         self._count_instance(result.endpoint, kind_of(result))
         self._set(metrics.instance_failing, result.endpoint, 0)
         self._set(metrics.instance_holding, result.endpoint, int(bool(result.held)))
         self._set(metrics.instance_success, result.endpoint, self._wall_clock())
         if not result.held:
-            self._observe(self._propagation.deploy(result.endpoint, fact.correlation, self._clock()))
+            self._observe(self._propagation.deploy(result.endpoint, event.correlation, self._clock()))
 
-    def _take_content(self, fact: m.HttpFetched | m.HttpContentAccepted | m.HttpContentRejected) -> None:
+    def _take_content(self, event: m.HttpFetched | m.HttpContentAccepted | m.HttpContentRejected) -> None:
         metrics = self._metrics
-        if not isinstance(fact, m.HttpFetched):
-            verdict = "accepted" if isinstance(fact, m.HttpContentAccepted) else "refused"
+        if not isinstance(event, m.HttpFetched):
+            verdict = "accepted" if isinstance(event, m.HttpContentAccepted) else "refused"
             metrics.http_verdicts.labels(verdict).inc()
             return
-        metrics.http_fetches.labels(fact.outcome).inc()
-        metrics.http_fetch_seconds.observe(fact.seconds)
-        metrics.http_bytes.inc(fact.bytes)
+        metrics.http_fetches.labels(event.outcome).inc()
+        metrics.http_fetch_seconds.observe(event.seconds)
+        metrics.http_bytes.inc(event.bytes)
 
     def _take_endpoints(self, names: set[str]) -> None:
         for name in self._instances - names:
@@ -163,57 +163,57 @@ class Accounts:
         for seconds in durations:
             self._metrics.propagation_seconds.observe(seconds)
 
-    def _count(self, fact: msgspec.Struct) -> None:  # noqa: C901, PLR0912  one trivial case for each event type
+    def _count(self, event: msgspec.Struct) -> None:  # noqa: C901, PLR0912  one trivial case for each event type
         metrics = self._metrics
-        match fact:
+        match event:
             case m.ReconcileCompleted():
-                metrics.reconciliations.labels(fact.outcome.value).inc()
-                metrics.reconciliation_seconds.observe(fact.seconds)
+                metrics.reconciliations.labels(event.outcome.value).inc()
+                metrics.reconciliation_seconds.observe(event.seconds)
             case m.ReconcileFailed():
                 metrics.reconciliations.labels("failed").inc()
-                metrics.reconciliation_errors.labels(fact.phase).inc()
+                metrics.reconciliation_errors.labels(event.phase).inc()
             case m.ConfigRendered():
-                metrics.fragments.labels("rendered").inc(fact.fragments_rendered)
-                metrics.fragments.labels("reused").inc(fact.fragments_reused)
-                metrics.config_bytes.set(fact.bytes)
+                metrics.fragments.labels("rendered").inc(event.fragments_rendered)
+                metrics.fragments.labels("reused").inc(event.fragments_reused)
+                metrics.config_bytes.set(event.bytes)
             case m.RenderDiffered():
-                metrics.render_differences.inc(len(fact.outputs))
+                metrics.render_differences.inc(len(event.outputs))
             case m.ConfigValidated():
                 metrics.validations.labels("valid").inc()
             case m.ValidationFailed():
-                metrics.validations.labels(f"refused by {fact.phase}" if fact.is_verdict else "undecided").inc()
+                metrics.validations.labels(f"refused by {event.phase}" if event.is_verdict else "undecided").inc()
             case m.InstanceDeployed():
-                metrics.deployments.labels("ok" if fact.result.changed else "unchanged").inc()
-                metrics.deployment_seconds.observe(fact.result.seconds)
-                metrics.runtime_operations.inc(fact.result.operations)
-                if fact.result.reloaded:
-                    metrics.reloads.labels(reload_label(fact.result.reasons)).inc()
+                metrics.deployments.labels("ok" if event.result.changed else "unchanged").inc()
+                metrics.deployment_seconds.observe(event.result.seconds)
+                metrics.runtime_operations.inc(event.result.operations)
+                if event.result.reloaded:
+                    metrics.reloads.labels(reload_label(event.result.reasons)).inc()
             case m.DriftRepaired():
-                for kind, number in fact.found.items():
+                for kind, number in event.found.items():
                     metrics.drift.labels(kind).inc(number)
             case m.InstanceFailed():
                 metrics.deployments.labels("failed").inc()
             case m.Quarantined() | m.Released():
-                metrics.quarantined.set(fact.quarantined)
+                metrics.quarantined.set(event.quarantined)
             case m.EndpointsDiscovered():
-                metrics.endpoints.set(len(fact.endpoints))
+                metrics.endpoints.set(len(event.endpoints))
             case m.FleetChanged():
-                metrics.fleet_size.labels(fact.group).set(fact.size)
-                for state, number in fact.states.items():
-                    metrics.fleet_instances.labels(fact.group, state).set(number)
+                metrics.fleet_size.labels(event.group).set(event.size)
+                for state, number in event.states.items():
+                    metrics.fleet_instances.labels(event.group, state).set(number)
             case m.InstanceDraining():
-                metrics.fleet_drains.labels(fact.reason).inc()
+                metrics.fleet_drains.labels(event.reason).inc()
             case m.InstanceOperationFailed():
-                metrics.fleet_errors.labels(fact.group).inc()
+                metrics.fleet_errors.labels(event.group).inc()
             case m.HttpFetched() | m.HttpContentAccepted() | m.HttpContentRejected():
-                self._take_content(fact)
+                self._take_content(event)
             case m.IterationEnded():
-                metrics.iterations.labels(fact.reason).inc()
+                metrics.iterations.labels(event.reason).inc()
                 metrics.quarantined.set(0)
             case m.ConfigInvalid():
                 metrics.config_invalid.inc()
             case m.LeadershipChanged():
-                metrics.is_leader.set(int(fact.is_leader))
+                metrics.is_leader.set(int(event.is_leader))
                 metrics.transitions.inc()
 
 

@@ -108,7 +108,7 @@ async def exporting(
     traces = Traces(OtelSink(provider.get_tracer("haptic_trio", version)))
     with _complaining():
         try:
-            yield lambda fact: traces.take(fact, trio.current_time())
+            yield lambda event: traces.take(event, trio.current_time())
         finally:
             traces.close(trio.current_time())
             with trio.move_on_after(flush_limit + END_LIMIT, shield=True):

@@ -69,34 +69,34 @@ class Traces:
         self._sink = sink
         self._open: OrderedDict[str, _Open] = OrderedDict()
 
-    def take(self, fact: msgspec.Struct, now: float) -> None:  # noqa: C901  one case for each event type
-        """Record *fact*, which happened at *now*."""
-        match fact:
+    def take(self, event: msgspec.Struct, now: float) -> None:  # noqa: C901  one case for each event type
+        """Record *event*, which happened at *now*."""
+        match event:
             case m.ReconcileTriggered():
-                self._begin(fact, now)
+                self._begin(event, now)
             case m.ReconcileStarted():
-                if (cycle := self._open.get(fact.correlation)) is not None:
-                    self._add(fact.correlation, Piece(name="wait", began=cycle.triggered, ended=now))
+                if (cycle := self._open.get(event.correlation)) is not None:
+                    self._add(event.correlation, Piece(name="wait", began=cycle.triggered, ended=now))
             case m.ConfigRendered():
-                self._take_rendered(fact, now)
+                self._take_rendered(event, now)
             case m.ConfigPrepared() | m.ConfigValidated():
-                self._take_made(fact, now)
+                self._take_made(event, now)
             case m.DeploymentScheduled():
-                self._take_scheduled(fact, now)
+                self._take_scheduled(event, now)
             case m.InstanceDeployed():
-                self._add(fact.correlation, _deployed(fact.result, now))
+                self._add(event.correlation, _deployed(event.result, now))
             case m.InstanceFailed():
-                attributes = {"haptic.instance": fact.endpoint, "haptic.kind": "failed"}
+                attributes = {"haptic.instance": event.endpoint, "haptic.kind": "failed"}
                 failure = "deployment to the instance failed"
-                began = now - fact.seconds
+                began = now - event.seconds
                 self._add(
-                    fact.correlation,
+                    event.correlation,
                     Piece(name="deploy", began=began, ended=now, attributes=attributes, failure=failure),
                 )
             case m.ReconcileFailed():
-                self._take_failed(fact, now)
+                self._take_failed(event, now)
             case m.ReconcileCompleted():
-                self._end(fact.correlation, now, fact.outcome.value)
+                self._end(event.correlation, now, event.outcome.value)
             case m.IterationEnded():
                 for correlation in tuple(self._open):
                     self._end(correlation, now, "iteration ended")
@@ -106,66 +106,66 @@ class Traces:
         for correlation in tuple(self._open):
             self._end(correlation, now, "process ended")
 
-    def _begin(self, fact: m.ReconcileTriggered, now: float) -> None:
-        began = min(fact.seen, now) if fact.changes else now
+    def _begin(self, event: m.ReconcileTriggered, now: float) -> None:
+        began = min(event.seen, now) if event.changes else now
         attributes: Attributes = {
-            "haptic.correlation": fact.correlation,
-            "haptic.reason": fact.reason.value,
-            "haptic.changes": fact.changes,
+            "haptic.correlation": event.correlation,
+            "haptic.reason": event.reason.value,
+            "haptic.changes": event.changes,
         }
-        self._open[fact.correlation] = _Open(now)
-        self._sink.begin(fact.correlation, began, attributes)
-        if fact.changes:
-            self._add(fact.correlation, Piece(name="debounce", began=began, ended=now))
+        self._open[event.correlation] = _Open(now)
+        self._sink.begin(event.correlation, began, attributes)
+        if event.changes:
+            self._add(event.correlation, Piece(name="debounce", began=began, ended=now))
         if len(self._open) > MOST_OPEN:
             self._end(next(iter(self._open)), now, "given up")
 
-    def _take_rendered(self, fact: m.ConfigRendered, now: float) -> None:
-        cycle = self._open.get(fact.correlation)
+    def _take_rendered(self, event: m.ConfigRendered, now: float) -> None:
+        cycle = self._open.get(event.correlation)
         if cycle is None:
             return
         attributes: Attributes = {
-            "haptic.fragments.rendered": fact.fragments_rendered,
-            "haptic.fragments.reused": fact.fragments_reused,
-            "haptic.config.bytes": fact.bytes,
-            "haptic.files": fact.files,
+            "haptic.fragments.rendered": event.fragments_rendered,
+            "haptic.fragments.reused": event.fragments_reused,
+            "haptic.config.bytes": event.bytes,
+            "haptic.files": event.files,
         }
-        began = now - max(0.0, fact.seconds - cycle.rendered)
-        cycle.rendered = fact.seconds
-        self._add(fact.correlation, Piece(name="render", began=began, ended=now, attributes=attributes))
+        began = now - max(0.0, event.seconds - cycle.rendered)
+        cycle.rendered = event.seconds
+        self._add(event.correlation, Piece(name="render", began=began, ended=now, attributes=attributes))
 
-    def _take_made(self, fact: m.ConfigPrepared | m.ConfigValidated, now: float) -> None:
-        cycle = self._open.get(fact.correlation)
-        phases = fact.phases
-        attributes: Attributes = {"haptic.generation": fact.generation.id[:12]}
-        checked = phases.check if isinstance(fact, m.ConfigValidated) else 0.0
+    def _take_made(self, event: m.ConfigPrepared | m.ConfigValidated, now: float) -> None:
+        cycle = self._open.get(event.correlation)
+        phases = event.phases
+        attributes: Attributes = {"haptic.generation": event.generation.id[:12]}
+        checked = phases.check if isinstance(event, m.ConfigValidated) else 0.0
         if cycle is not None and not cycle.is_prepared:
             cycle.is_prepared = True
             ended = now - checked
-            self._add(fact.correlation, Piece(name="validate", began=ended - phases.parse, ended=ended))
-        if isinstance(fact, m.ConfigValidated):
-            attributes = {**attributes, "haptic.warnings": len(fact.warnings)}
-            self._add(fact.correlation, Piece(name="check", began=now - checked, ended=now, attributes=attributes))
+            self._add(event.correlation, Piece(name="validate", began=ended - phases.parse, ended=ended))
+        if isinstance(event, m.ConfigValidated):
+            attributes = {**attributes, "haptic.warnings": len(event.warnings)}
+            self._add(event.correlation, Piece(name="check", began=now - checked, ended=now, attributes=attributes))
         if cycle is not None:
             cycle.ready = now
 
-    def _take_scheduled(self, fact: m.DeploymentScheduled, now: float) -> None:
-        cycle = self._open.get(fact.correlation)
+    def _take_scheduled(self, event: m.DeploymentScheduled, now: float) -> None:
+        cycle = self._open.get(event.correlation)
         attributes: Attributes = {
-            "haptic.why": fact.why,
-            "haptic.instances": len(fact.endpoints),
-            "haptic.may_reload": fact.may_reload,
+            "haptic.why": event.why,
+            "haptic.instances": len(event.endpoints),
+            "haptic.may_reload": event.may_reload,
         }
         began = cycle.ready if cycle is not None and cycle.ready else now
-        self._add(fact.correlation, Piece(name="schedule", began=began, ended=now, attributes=attributes))
+        self._add(event.correlation, Piece(name="schedule", began=began, ended=now, attributes=attributes))
 
-    def _take_failed(self, fact: m.ReconcileFailed, now: float) -> None:
-        name = {"parse": "validate"}.get(fact.phase, fact.phase)
-        seconds = getattr(fact.phases, fact.phase, 0.0)
-        if fact.phase == "render" and (cycle := self._open.get(fact.correlation)) is not None:
+    def _take_failed(self, event: m.ReconcileFailed, now: float) -> None:
+        name = {"parse": "validate"}.get(event.phase, event.phase)
+        seconds = getattr(event.phases, event.phase, 0.0)
+        if event.phase == "render" and (cycle := self._open.get(event.correlation)) is not None:
             seconds = max(0.0, seconds - cycle.rendered)
-        self._add(fact.correlation, Piece(name=name, began=now - seconds, ended=now, failure="refused"))
-        self._end(fact.correlation, now, "failed", failure=f"refused in phase {fact.phase}")
+        self._add(event.correlation, Piece(name=name, began=now - seconds, ended=now, failure="refused"))
+        self._end(event.correlation, now, "failed", failure=f"refused in phase {event.phase}")
 
     def _add(self, correlation: str, piece: Piece) -> None:
         self._sink.add(correlation, piece)

@@ -1,4 +1,4 @@
-"""What is kept of facts, and what it adds up to."""
+"""What is kept of events, and what it adds up to."""
 
 import json
 import sys
@@ -87,7 +87,7 @@ def test_configurations_are_not_kept_alive() -> None:
     assert cycles_of(record.entries())[0].render == 0.5
 
 
-def test_cycle_is_put_together_from_its_facts() -> None:
+def test_cycle_is_put_together_from_its_events() -> None:
     clock = Clock()
     record = recorder(clock)
     phases = m.Phases(render=0.2, parse=0.1, check=0.3)
@@ -110,9 +110,9 @@ def test_cycle_is_put_together_from_its_facts() -> None:
         (7, m.DeploymentCompleted(correlation="1-2", generation="abc", results=(), failed=(), seconds=0.5)),
         (7, m.ReconcileCompleted(correlation="1-2", outcome=m.Outcome.DEPLOYED, seconds=7.0)),
     ]
-    for at, fact in story:
+    for at, event in story:
         clock.now = 100.0 + at
-        record.observe(fact)
+        record.observe(event)
 
     (cycle,) = cycles_of(record.entries())
 

@@ -3,7 +3,7 @@
 import trio
 import trio.testing
 
-from haptic_trio.demo.event_log import FactLog
+from haptic_trio.demo.event_log import EventLog
 from haptic_trio.messages import EndpointLost, LeadershipChanged
 
 
@@ -12,22 +12,22 @@ def leader(identity: str) -> LeadershipChanged:
 
 
 async def test_an_event_that_was_recorded_before_is_found() -> None:
-    log = FactLog()
+    log = EventLog()
     log.take(EndpointLost(endpoint="a"))
     log.take(EndpointLost(endpoint="b"))
 
     with trio.fail_after(5):
-        assert (await log.wait_for(EndpointLost, lambda fact: fact.endpoint == "b", since=0)).endpoint == "b"
+        assert (await log.wait_for(EndpointLost, lambda event: event.endpoint == "b", since=0)).endpoint == "b"
 
 
-async def test_facts_before_the_given_point_do_not_count(nursery: trio.Nursery) -> None:
-    log = FactLog()
+async def test_events_before_the_given_point_do_not_count(nursery: trio.Nursery) -> None:
+    log = EventLog()
     log.take(leader("old"))
     since = len(log)
     found: list[LeadershipChanged] = []
 
     async def wait() -> None:
-        found.append(await log.wait_for(LeadershipChanged, lambda _fact: True, since=since))
+        found.append(await log.wait_for(LeadershipChanged, lambda _event: True, since=since))
 
     nursery.start_soon(wait)
     await trio.testing.wait_all_tasks_blocked()
@@ -37,4 +37,4 @@ async def test_facts_before_the_given_point_do_not_count(nursery: trio.Nursery) 
     log.take(leader("new"))
     await trio.testing.wait_all_tasks_blocked()
 
-    assert [fact.identity for fact in found] == ["new"]
+    assert [event.identity for event in found] == ["new"]

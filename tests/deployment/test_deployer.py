@@ -109,7 +109,7 @@ async def test_all_endpoints_are_deployed_to_in_parallel_and_completed_once(
     assert [result.endpoint for result in completion.results] == ["e1", "e2", "e3"]
     assert (completion.failed, completion.seconds, completion.started) == ((), 3, 1.5)
     assert rig.completed.value == completion
-    assert [type(fact) for fact in rig.recorded()] == [
+    assert [type(event) for event in rig.recorded()] == [
         DeploymentStarted, InstanceDeployed, InstanceDeployed, InstanceDeployed, DeploymentCompleted,
     ]  # fmt: skip
 
@@ -127,7 +127,7 @@ async def test_failing_and_hanging_endpoints_do_not_disturb_the_others(
     assert trio.current_time() == 30
     assert completion.failed == ("failing", "hanging")
     assert good.running is not None
-    errors = {fact.endpoint: fact.error for fact in rig.recorded() if isinstance(fact, InstanceFailed)}
+    errors = {event.endpoint: event.error for event in rig.recorded() if isinstance(event, InstanceFailed)}
     assert errors == {
         "failing": "failing: told to fail",
         "hanging": "hanging: deployment took longer than 30 s",
@@ -342,7 +342,7 @@ async def test_drift_that_a_verification_finds_is_reported(rig: Rig, nursery: tr
     await rig.deploy("d", MemoryEndpoint("a", drift={"server": 2}))
     await rig.next()
 
-    [reported] = [fact for fact in rig.recorded() if isinstance(fact, DriftRepaired)]
+    [reported] = [event for event in rig.recorded() if isinstance(event, DriftRepaired)]
     assert (reported.correlation, reported.endpoint, reported.found) == ("d", "a", {"server": 2})
 
 

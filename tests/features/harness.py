@@ -15,12 +15,12 @@ import yaml
 from haptic_trio.cli.inputs.options import InputOptions, make_input
 from haptic_trio.cli.serve import ServeOptions, Serving, run_serve
 from haptic_trio.dataplane.endpoint import EndpointInfo
-from haptic_trio.demo.event_log import FactLog
+from haptic_trio.demo.event_log import EventLog
 from haptic_trio.messages import InstanceDeployed, ReconcileCompleted, ReconcileFailed, ReconcileTriggered
 from haptic_trio.stages.process import IterationState
 from tests.support.processes.haproxy import backend
 
-Fact = TypeVar("Fact", bound=msgspec.Struct)
+EventType = TypeVar("EventType", bound=msgspec.Struct)
 
 LIMIT = 60.0
 """Seconds after which nothing will come any more, however busy the machine is."""
@@ -159,7 +159,7 @@ def ingress(name: str, host: str, backend: str, path: str = "/") -> dict[str, An
 class Running:
     """A controller at work."""
 
-    def __init__(self, serving: Serving, events: FactLog) -> None:
+    def __init__(self, serving: Serving, events: EventLog) -> None:
         self.serving = serving
         self.events = events
 
@@ -169,16 +169,16 @@ class Running:
         return self.serving.process.running.value
 
     async def wait(
-        self, kind: type[Fact], where: Callable[[Fact], bool] = lambda _fact: True, *, since: int = 0
-    ) -> Fact:
+        self, kind: type[EventType], where: Callable[[EventType], bool] = lambda _event: True, *, since: int = 0
+    ) -> EventType:
         """Return the first matching event after the first *since* events."""
         with trio.fail_after(LIMIT):
             return await self.events.wait_for(kind, where, since=since)
 
     async def settled(self, *, since: int = 0, iteration: int | None = None) -> ReconcileCompleted:
-        """Return the first reconciliation, of *iteration* if it is given, that ended after the first *since* facts."""
+        """Return the first reconciliation, of *iteration* if it is given, that ended after the first *since* events."""
         of = "" if iteration is None else f"{iteration}-"
-        return await self.wait(ReconcileCompleted, lambda fact: fact.correlation.startswith(of), since=since)
+        return await self.wait(ReconcileCompleted, lambda event: event.correlation.startswith(of), since=since)
 
     async def serves(self, site: Site, host: str, body: str, path: str = "/") -> None:
         """Return once a request is answered with *body*."""
@@ -204,9 +204,9 @@ class Running:
         """Return once every reconciliation that was triggered has ended."""
         with trio.fail_after(LIMIT):
             while True:
-                ended = {fact.correlation for fact in self.events.all(ReconcileCompleted)}
-                ended |= {fact.correlation for fact in self.events.all(ReconcileFailed)}
-                if all(fact.correlation in ended for fact in self.events.all(ReconcileTriggered)):
+                ended = {event.correlation for event in self.events.all(ReconcileCompleted)}
+                ended |= {event.correlation for event in self.events.all(ReconcileFailed)}
+                if all(event.correlation in ended for event in self.events.all(ReconcileTriggered)):
                     return
                 await trio.sleep(0.01)
 
@@ -234,8 +234,8 @@ class Running:
         return sum(info.reloads for info in await self.describe())
 
 
-def _is_of(name: str, fact: InstanceDeployed) -> bool:
-    return fact.result.endpoint == name
+def _is_of(name: str, event: InstanceDeployed) -> bool:
+    return event.result.endpoint == name
 
 
 @asynccontextmanager
@@ -243,7 +243,7 @@ async def controller(site: Site, binary: Path, *, on_exit: str = "stop", **optio
     """Run the controller over *site* with *options*; HAProxy is stopped at the end unless *options* keep it."""
     options.setdefault("listen", "127.0.0.1:0")
     serve = ServeOptions(input=site.input(binary), state_dir=site.state, on_exit=on_exit, **options)
-    events = FactLog()
+    events = EventLog()
     async with trio.open_nursery() as nursery:
         serving = await nursery.start(partial(run_serve, serve, observe=events.take))
         yield Running(serving, events)

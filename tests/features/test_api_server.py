@@ -30,7 +30,7 @@ async def site(instance_root: Path) -> AsyncIterator[ServerSite]:
 
 async def reported(running: Running, text: str) -> None:
     """Return once a problem that contains *text* was reported."""
-    await running.wait(ProblemsReported, lambda fact: any(text in str(problem) for problem in fact.problems))
+    await running.wait(ProblemsReported, lambda event: any(text in str(problem) for problem in event.problems))
 
 
 async def test_changes_at_the_api_server_reach_traffic(site: ServerSite, haproxy_binary: Path) -> None:
@@ -56,7 +56,7 @@ async def test_changed_config_map_opens_a_new_iteration_and_traffic_goes_on(
 
         site.write_config(reconciler={"debounceInterval": "30ms"})
         ended = await running.wait(IterationEnded)
-        await running.wait(StageReached, lambda fact: (fact.iteration, fact.stage) == (2, 5))
+        await running.wait(StageReached, lambda event: (event.iteration, event.stage) == (2, 5))
         site.write_ingress("more", "more.localhost", "web")
         await running.serves(site, "more.localhost", "one")
         await traffic.wait_for(5)
@@ -150,7 +150,7 @@ async def test_nothing_is_deployed_before_every_kind_could_be_listed(site: Serve
         site.write_service("web", port)
         site.write_ingress("web", "web.localhost", "web")
         async with controller(site, haproxy_binary) as running:
-            await running.wait(StageReached, lambda fact: fact.stage == 2)
+            await running.wait(StageReached, lambda event: event.stage == 2)
             await reported(running, "ingresses is forbidden")
             # It is listed again, and deploys nothing.
             begun = len(site.server.requests)

@@ -183,7 +183,7 @@ async def test_no_secret_is_ever_sent(site: Site, haproxy_binary: Path) -> None:
     async with backend("one") as port, controller(site, haproxy_binary) as running:
         site.write_service("web", port)
         site.write_ingress("web", "web.localhost", "web")
-        await running.wait(StageReached, lambda fact: fact.stage == 5)
+        await running.wait(StageReached, lambda event: event.stage == 5)
         await deployed(running)
         async with viewing(site) as client:
             reported = {topic: await asked(client, topic) for topic in TOPICS}

@@ -68,7 +68,7 @@ async def test_changed_list_reaches_haproxy_without_a_reload(site: Site, haproxy
         web.text("/deny.txt", "192.0.2.1\n127.0.0.0/8\n")
 
         await running.answers(site, "web.localhost", 403)
-        await running.wait(HttpContentAccepted, lambda fact: fact.digest != accepted.digest)
+        await running.wait(HttpContentAccepted, lambda event: event.digest != accepted.digest)
         web.text("/deny.txt", "192.0.2.1\n")
         await running.serves(site, "web.localhost", "one")
         assert await running.reloads() == before
@@ -125,7 +125,7 @@ async def test_reinitialisation_fetches_nothing_again_and_needs_no_server(site: 
         fields = {"dataplane": {"driftPreventionInterval": "59s"}}
         write_config(site, web.url("/deny.txt"), fields=fields, interval="1h", critical=True)
         await running.wait(IterationEnded, since=since)
-        await running.wait(StageReached, lambda fact: fact.stage == 5, since=since)
+        await running.wait(StageReached, lambda event: event.stage == 5, since=since)
         await running.settled(since=since, iteration=2)
 
         assert (await site.get("web.localhost"))[0] == 403
@@ -137,7 +137,7 @@ async def test_missing_critical_content_is_reported_and_nothing_is_deployed_with
 ) -> None:
     async with denying(site, haproxy_binary, Page(status=503), critical=True, retries=0) as (web, running):
         failed = await running.wait(ReconcileFailed)
-        reported = await running.wait(ProblemsReported, lambda fact: fact.source == web.url("/deny.txt"))
+        reported = await running.wait(ProblemsReported, lambda event: event.source == web.url("/deny.txt"))
         assert failed.phase == "render"
         assert [str(problem) for problem in reported.problems] == [
             f"{web.url('/deny.txt')}: the server answered 503; there is no content"
@@ -145,7 +145,7 @@ async def test_missing_critical_content_is_reported_and_nothing_is_deployed_with
         web.text("/deny.txt", "127.0.0.0/8\n")
 
         await running.answers(site, "web.localhost", 403)
-        await running.wait(ProblemsReported, lambda fact: fact.source == web.url("/deny.txt") and not fact.problems)
+        await running.wait(ProblemsReported, lambda event: event.source == web.url("/deny.txt") and not event.problems)
 
 
 async def test_credentials_are_sent_and_nowhere_to_be_seen(
@@ -166,7 +166,7 @@ async def test_credentials_are_sent_and_nowhere_to_be_seen(
             await running.answers(site, "web.localhost", 403)
             assert web.asked[0].headers["authorization"] == f"Bearer {token}"
             web.pages[path] = Page(status=401)
-            await running.wait(ProblemsReported, lambda fact: bool(fact.problems))
+            await running.wait(ProblemsReported, lambda event: bool(event.problems))
             web.text(path, "not a list\n")
             await running.wait(HttpContentRejected)
             async with httpx.AsyncClient() as client:

@@ -85,7 +85,7 @@ async def test_change_is_followed_to_every_instance(site: Site, haproxy_binary: 
                 and found("haptic_unpropagated_changes") == 0
             ),
         )
-        deployed = {fact.result.endpoint for fact in running.events.all(InstanceDeployed, since=mark)}
+        deployed = {event.result.endpoint for event in running.events.all(InstanceDeployed, since=mark)}
 
         assert after.labels("haptic_instance_deployments_total", "haproxy") == deployed
         assert len(deployed) == 2
@@ -94,7 +94,7 @@ async def test_change_is_followed_to_every_instance(site: Site, haproxy_binary: 
             assert after("haptic_instance_failing", haproxy=name) == 0
             assert (after("haptic_instance_last_success_timestamp_seconds", haproxy=name) or 0) > 1e9
         assert after("haptic_resource_count", type="ingresses") == 1
-        assert after("haptic_channel_size", channel="facts") == 500
+        assert after("haptic_channel_size", channel="events") == 500
         assert after("haptic_iteration_stage") == 5
         assert after("haptic_ready") == 1
         assert after("haptic_config_is_outdated") == 0
@@ -107,12 +107,12 @@ async def test_series_of_an_instance_go_with_it_and_an_invalid_configuration_is_
     site.write_config(instances={"size": 2})
     async with controller(site, haproxy_binary) as running:
         await running.instances(2)
-        await running.wait(EndpointsDiscovered, lambda fact: len(fact.endpoints) == 2)
+        await running.wait(EndpointsDiscovered, lambda event: len(event.endpoints) == 2)
         await running.quiet()
         both = (await scrape(running)).labels("haptic_instance_failing", "haproxy")
         mark = len(running.events)
         site.write_config(instances={"size": 1})
-        await running.wait(EndpointsDiscovered, lambda fact: len(fact.endpoints) == 1, since=mark)
+        await running.wait(EndpointsDiscovered, lambda event: len(event.endpoints) == 1, since=mark)
 
         assert len(both) == 2
         per_instance = ("haptic_instance_failing", "haptic_instance_deployments_total")

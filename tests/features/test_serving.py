@@ -21,9 +21,9 @@ from tests.support.processes.haproxy import backend
 pytestmark = pytest.mark.haproxy
 
 
-def is_last_stage(fact: StageReached) -> bool:
+def is_last_stage(event: StageReached) -> bool:
     """Whether the iteration is completely up."""
-    return fact.stage == 5
+    return event.stage == 5
 
 
 async def test_stages_are_reached_in_order_and_then_traffic_flows(site: Site, haproxy_binary: Path) -> None:
@@ -33,7 +33,7 @@ async def test_stages_are_reached_in_order_and_then_traffic_flows(site: Site, ha
         ready = await running.wait(StageReached, is_last_stage)
         await running.wait(InstanceDeployed)
 
-        stages = [(fact.stage, fact.name) for fact in running.events.all(StageReached)]
+        stages = [(event.stage, event.name) for event in running.events.all(StageReached)]
         assert stages == [
             (1, "load_config"),
             (2, "components"),
@@ -115,7 +115,7 @@ async def test_half_written_file_is_reported_with_its_place_and_changes_nothing(
 ) -> None:
     async with serving_web(site, haproxy_binary) as running:
         site.write("ingress-web", "apiVersion: networking.k8s.io/v1\nkind: [Ingress\n")
-        report = await running.wait(ProblemsReported, lambda fact: bool(fact.problems))
+        report = await running.wait(ProblemsReported, lambda event: bool(event.problems))
 
         assert report.problems[0].source.endswith("ingress-web.yaml")
         assert report.problems[0].line >= 2
@@ -228,7 +228,7 @@ async def test_objects_that_are_all_broken_affect_no_others(site: Site, haproxy_
     for name in ("a", "b"):
         site.write_ingress(name, f"{name}.localhost", "web", "/a\n    http-request deny")
     async with backend("one") as one, controller(site, haproxy_binary) as running:
-        await running.wait(Quarantined, lambda fact: fact.quarantined == 2)
+        await running.wait(Quarantined, lambda event: event.quarantined == 2)
         site.write_service("web", one)
         site.write_ingress("web", "web.localhost", "web")
 

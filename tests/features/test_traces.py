@@ -34,7 +34,7 @@ async def test_change_is_one_trace_from_its_watch_to_each_instance(
         mark = len(running.events)
         site.write_service("web", two)
         trigger = await running.wait(ReconcileTriggered, since=mark)
-        await running.wait(ConfigValidated, lambda fact: fact.correlation == trigger.correlation, since=mark)
+        await running.wait(ConfigValidated, lambda event: event.correlation == trigger.correlation, since=mark)
         with trio.fail_after(LIMIT):
             spans = await receiver.wait_for(trigger.correlation, STEPS)
 

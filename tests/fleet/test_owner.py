@@ -110,7 +110,7 @@ async def test_changes_and_drains_of_instances_are_reported(nursery: trio.Nurser
     nursery.start_soon(owned.owner.run)
     owned.begin()
     await trio.sleep(10)
-    changes = [fact for fact in drain(owned.events) if isinstance(fact, FleetChanged)]
+    changes = [event for event in drain(owned.events) if isinstance(event, FleetChanged)]
     assert changes[-1].group == "web"
     assert changes[-1].size == changes[-1].states["ready"] == 2
     first = owned.ready[0]
@@ -119,7 +119,7 @@ async def test_changes_and_drains_of_instances_are_reported(nursery: trio.Nurser
     await trio.sleep(30)
     assert first not in owned.ready
     reported = drain(owned.events)
-    assert [fact.reason for fact in reported if isinstance(fact, InstanceDraining)] == ["requested"]
+    assert [event.reason for event in reported if isinstance(event, InstanceDraining)] == ["requested"]
     assert not owned.owner.ask(ReconcileEvent(type=EventType.CHECK_INSTANCE, group="web", instance_id="unknown"))
     nursery.cancel_scope.cancel()
 

@@ -55,7 +55,7 @@ async def test_content_that_an_emitter_rejects_leaves_the_former_one(haproxy_bin
     bench.reported()
     await bench.give(deny="two words\n")
     await bench.made()
-    assert len([fact for fact in bench.reported() if isinstance(fact, ConfigRendered)]) == 1
+    assert len([event for event in bench.reported() if isinstance(event, ConfigRendered)]) == 1
     assert len(bench.refused) == 1
     await bench.give(deny="192.0.2.3\n")
     assert map_of(await bench.made()) == "192.0.2.3 denied\n"
@@ -95,7 +95,7 @@ async def test_content_in_a_fragment_is_rejected_before_its_object_is_put_aside(
     assert "10.0.0.9:80" in text
     assert "10.0.0.2:80" in text
     assert [name for name, _ in bench.refused] == ["api"]
-    assert not [fact for fact in bench.reported() if isinstance(fact, Quarantined | Released)]
+    assert not [event for event in bench.reported() if isinstance(event, Quarantined | Released)]
 
 
 async def test_only_the_fragments_that_fetched_a_changed_content_are_rendered_again(haproxy_binary: Path) -> None:
@@ -107,7 +107,7 @@ async def test_only_the_fragments_that_fetched_a_changed_content_are_rendered_ag
     await bench.give(s7="10.0.0.7\n")
 
     assert (await bench.made()).text.count("10.0.0.7:80") == 1
-    (rendered,) = [fact for fact in bench.reported() if isinstance(fact, ConfigRendered)]
+    (rendered,) = [event for event in bench.reported() if isinstance(event, ConfigRendered)]
     assert (rendered.fragments_rendered, rendered.fragments_reused) == (1, 19)
 
 
@@ -287,7 +287,7 @@ async def test_a_second_full_render_gets_the_same_contents(haproxy_binary: Path)
         await bench.give(web=f"{address}\n")
         assert f"{address}:80" in (await bench.made()).text
 
-    assert not [fact for fact in bench.reported() if isinstance(fact, RenderDiffered)]
+    assert not [event for event in bench.reported() if isinstance(event, RenderDiffered)]
     assert len(bench.kept.servers.asked) == 1 + 2
 
 

@@ -33,15 +33,15 @@ def web(name: str, balance: str = "roundrobin", version: str = "1") -> Resource:
     return {**resource, "metadata": {**resource["metadata"], "resourceVersion": version}}
 
 
-def facts_of(bench: Bench) -> list[tuple[Any, ...]]:
+def events_of(bench: Bench) -> list[tuple[Any, ...]]:
     """Return quarantine's part of the story: what, which object, and whether something stands in for it."""
     story: list[tuple[Any, ...]] = []
-    for fact in bench.reported():
-        match fact:
+    for event in bench.reported():
+        match event:
             case Quarantined():
-                story.append(("quarantined", fact.correlation, fact.ref.name, fact.has_fallback, fact.quarantined))
+                story.append(("quarantined", event.correlation, event.ref.name, event.has_fallback, event.quarantined))
             case Released():
-                story.append(("released", fact.correlation, fact.ref.name, fact.quarantined))
+                story.append(("released", event.correlation, event.ref.name, event.quarantined))
     return story
 
 
@@ -111,7 +111,7 @@ async def test_broken_object_is_quarantined_once_and_the_others_are_served(bench
         valid = await bench.run()
         assert backends(valid.generation.text) == {"api": "roundrobin", "web": "roundrobin"}
 
-    assert facts_of(bench) == [("quarantined", "c1", "shop", False, 1)]
+    assert events_of(bench) == [("quarantined", "c1", "shop", False, 1)]
 
 
 @pytest.mark.haproxy
@@ -127,7 +127,7 @@ async def test_object_that_breaks_is_served_as_it_was_last_good_until_it_is_mend
 
     assert backends(during.generation.text) == {"api": "roundrobin", "shop": "source"}
     assert backends(after.generation.text) == {"api": "roundrobin", "shop": "leastconn"}
-    assert facts_of(bench) == [("quarantined", "c2", "shop", True, 1), ("released", "c3", "shop", 0)]
+    assert events_of(bench) == [("quarantined", "c2", "shop", True, 1), ("released", "c3", "shop", 0)]
 
 
 @pytest.mark.haproxy
@@ -141,7 +141,7 @@ async def test_broken_object_that_is_deleted_is_released(bench: Bench, broken: B
     valid = await bench.run()
 
     assert backends(valid.generation.text) == {"api": "roundrobin"}
-    assert facts_of(bench) == [("quarantined", "c1", "shop", False, 1), ("released", "c2", "shop", 0)]
+    assert events_of(bench) == [("quarantined", "c1", "shop", False, 1), ("released", "c2", "shop", 0)]
 
 
 @pytest.mark.haproxy
@@ -171,7 +171,7 @@ async def test_rejection_that_no_object_caused_names_its_place_and_quarantines_n
     assert error.problems[0].source == "haproxy.cfg"
     assert error.problems[0].line > 10
     assert error.phases.check > 0
-    assert facts_of(bench) == []
+    assert events_of(bench) == []
 
 
 @pytest.mark.haproxy

@@ -62,7 +62,7 @@ class Site(Bench):
 
     def rendered_fragments(self) -> int:
         """Return how many fragments have been rendered since the last call, in all rounds."""
-        return sum(fact.fragments_rendered for fact in self.reported() if isinstance(fact, ConfigRendered))
+        return sum(event.fragments_rendered for event in self.reported() if isinstance(event, ConfigRendered))
 
 
 V1 = ("shop.test shop", "alias.test shop", "backend shop\n    balance 'source'")
@@ -93,7 +93,7 @@ async def test_rejected_version_leaves_the_last_good_one_as_a_whole(site: Site, 
 
     assert (during, still) == (V1, V1)
     assert after == ("new.test shop", "newer.test shop", "backend shop\n    balance 'first'")
-    story = [type(fact) for fact in site.reported() if isinstance(fact, Quarantined | Released)]
+    story = [type(event) for event in site.reported() if isinstance(event, Quarantined | Released)]
     assert story == [Quarantined, Released]
 
 

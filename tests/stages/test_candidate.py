@@ -160,7 +160,7 @@ async def test_rejected_configuration_changes_nothing_but_is_reported(
         await rig.deployed("maxconn 40")
 
     assert message in str(invalid.problems[0])
-    assert [fact.reason for fact in rig.events.all(IterationEnded)] == ["configuration changed"]
+    assert [event.reason for event in rig.events.all(IterationEnded)] == ["configuration changed"]
     assert rig.events.all(Quarantined) == []
 
 
@@ -229,7 +229,7 @@ async def test_kinds_that_both_configurations_watch_are_listed_once(rig: Control
         # Of the ConfigMap, of the Secret, and of Services.
         assert rig.cluster.watches == 3
 
-    assert [fact.counts for fact in rig.events.all(IndexSynchronized)][1] == {"services": 1, "more": 1}
+    assert [event.counts for event in rig.events.all(IndexSynchronized)][1] == {"services": 1, "more": 1}
 
 
 async def test_accepted_configuration_is_loaded_rendered_and_checked_once(
@@ -239,14 +239,14 @@ async def test_accepted_configuration_is_loaded_rendered_and_checked_once(
         await ready(rig)
         rig.cluster.put(serving(30))
         await rig.deployed("maxconn 30")
-        await rig.wait(ReconcileCompleted, lambda fact: fact.correlation == "2-1")
+        await rig.wait(ReconcileCompleted, lambda event: event.correlation == "2-1")
         assert rig.iteration is not None
         assert rig.iteration.is_ready
 
     assert len(loads) == len(set(loads)) == 2
     assert checks.made.count("maxconn 30") == 1
-    assert sum(fact.fragments_rendered for fact in rig.events.all(ConfigRendered)) == 2
-    assert [fact.correlation for fact in rig.events.all(ConfigValidated)] == ["1-1", "2-1"]
+    assert sum(event.fragments_rendered for event in rig.events.all(ConfigRendered)) == 2
+    assert [event.correlation for event in rig.events.all(ConfigValidated)] == ["1-1", "2-1"]
     assert rig.stages(2) == [1, 2, 3, 4, 5]
     assert len(rig.endpoint.taken) == 2
 
@@ -307,7 +307,7 @@ async def test_corrected_configuration_replaces_one_that_is_still_checked(rig: C
         rig.cluster.put(serving(30))
         await rig.deployed("maxconn 30")
 
-    assert [fact.iteration for fact in rig.events.all(StageReached) if fact.stage == 5] == [1, 2]
+    assert [event.iteration for event in rig.events.all(StageReached) if event.stage == 5] == [1, 2]
 
 
 async def test_rejected_configuration_does_not_run_after_a_failure(mock_clock: MockClock, rig: ControllerRig) -> None:
@@ -324,7 +324,7 @@ async def test_rejected_configuration_does_not_run_after_a_failure(mock_clock: M
         await rig.deployed("127.0.0.1:81")
         assert "maxconn 10" in rig.endpoint.text
 
-    assert [fact.source for fact in rig.events.all(ProblemsReported)] == ["iteration 1"]
+    assert [event.source for event in rig.events.all(ProblemsReported)] == ["iteration 1"]
 
 
 async def test_strict_mode_starts_from_the_checked_configuration_as_well(rig: ControllerRig, checks: Checks) -> None:
@@ -333,7 +333,7 @@ async def test_strict_mode_starts_from_the_checked_configuration_as_well(rig: Co
         await ready(rig)
         rig.cluster.put(serving(30, validation=strict))
         await rig.deployed("maxconn 30")
-        await rig.wait(ReconcileCompleted, lambda fact: fact.correlation == "2-1")
+        await rig.wait(ReconcileCompleted, lambda event: event.correlation == "2-1")
 
     assert checks.made.count("maxconn 30") == 1
     assert json.dumps(strict)

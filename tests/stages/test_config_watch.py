@@ -42,5 +42,5 @@ async def test_failed_watch_is_reported_and_opened_again(nursery: trio.Nursery, 
     with trio.fail_after(60):
         await candidates.wait_newer(0)
     assert trio.current_time() == 1.5
-    reported = [fact for fact in drain(events) if isinstance(fact, ProblemsReported)]
-    assert [fact.problems[0].message for fact in reported] == ["no route to host"] * 2
+    reported = [event for event in drain(events) if isinstance(event, ProblemsReported)]
+    assert [event.problems[0].message for event in reported] == ["no route to host"] * 2

@@ -62,7 +62,7 @@ async def test_iteration_that_does_not_start_in_time_gives_way_to_the_last_good_
     assert (ended.reason, ended.seconds) == ("start timed out", 60)
     assert rig.stages(2) == [1, 2]
     report = rig.events.all(ProblemsReported)
-    assert [(fact.source, fact.problems[0].message) for fact in report] == [
+    assert [(event.source, event.problems[0].message) for event in report] == [
         ("iteration 1", "no route to host"),
         ("iteration 2", "stage `watch_resources` was not ready within 60 s"),
     ]
@@ -135,7 +135,7 @@ async def test_healthy_iteration_resets_the_delay(mock_clock: MockClock, rig: Co
             mock_clock.jump(delay)
 
     reported = rig.events.all(ProblemsReported)
-    assert [fact.problems[0].hint for fact in reported] == [
+    assert [event.problems[0].hint for event in reported] == [
         f"next attempt in {delay:g} s" for delay in (0.5, 0.5, 1, 2, 0.5)
     ]
 
@@ -260,9 +260,9 @@ async def test_iterations_never_overlap_however_fast_the_configuration_changes(r
         await rig.deployed("maxconn 29")
 
     story = [
-        (fact.iteration, isinstance(fact, IterationEnded))
-        for fact in rig.events.all(msgspec.Struct)
-        if isinstance(fact, StageReached | IterationEnded)
+        (event.iteration, isinstance(event, IterationEnded))
+        for event in rig.events.all(msgspec.Struct)
+        if isinstance(event, StageReached | IterationEnded)
     ]
     # Nothing of an iteration comes before the end of the one before it.
     assert story == sorted(story)
@@ -274,7 +274,7 @@ async def test_every_deployment_belongs_to_the_iteration_that_runs(rig: Controll
     async with rig.running():
         for number in range(2, 6):
             await rig.deployed(f"maxconn {number - 1}")
-            await rig.wait(DeploymentCompleted, lambda fact, n=number: fact.correlation == f"{n - 1}-1")  # type: ignore[misc]
+            await rig.wait(DeploymentCompleted, lambda event, n=number: event.correlation == f"{n - 1}-1")  # type: ignore[misc]
             rig.cluster.put(config_map(number=number))
         await rig.deployed("maxconn 5")
 
@@ -290,7 +290,7 @@ async def test_endpoint_gets_the_last_valid_configuration_although_the_new_one_r
         rig.cluster.put(config_map(haproxyConfig={"template": "{{ nothing.here }}"}))
         await rig.wait(ConfigInvalid)
         rig.process.endpoints.put((rig.endpoint, late))
-        await rig.wait(InstanceDeployed, lambda fact: fact.result.endpoint == "late")
+        await rig.wait(InstanceDeployed, lambda event: event.result.endpoint == "late")
 
     assert late.text == rig.endpoint.text
     assert "maxconn 10" in late.text

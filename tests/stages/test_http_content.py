@@ -28,7 +28,7 @@ async def test_follower_keeps_contents_fresh_and_deploys_them_once_it_leads(rig:
         async with rig.running():
             await rig.wait(HttpContentAccepted)
             web.text("/text", "changed", etag="2")
-            await rig.wait(HttpContentAccepted, lambda fact: fact.bytes == len("changed"))
+            await rig.wait(HttpContentAccepted, lambda event: event.bytes == len("changed"))
             assert rig.events.all(HttpContentChanged)
             assert rig.events.all(InstanceDeployed) == []
             rig.process.leadership.put(leading())

@@ -30,7 +30,7 @@ async def test_stages_are_ready_one_after_another_and_then_the_configuration_is_
     async with rig.running():
         await rig.deployed("backend web")
 
-    stages = [(fact.iteration, fact.stage, fact.name) for fact in rig.events.all(StageReached)]
+    stages = [(event.iteration, event.stage, event.name) for event in rig.events.all(StageReached)]
     assert stages == [
         (1, 1, "load_config"),
         (1, 2, "components"),
@@ -38,7 +38,7 @@ async def test_stages_are_ready_one_after_another_and_then_the_configuration_is_
         (1, 4, "watch_config"),
         (1, 5, "reconcile"),
     ]
-    assert [fact.counts for fact in rig.events.all(IndexSynchronized)] == [{"services": 1}]
+    assert [event.counts for event in rig.events.all(IndexSynchronized)] == [{"services": 1}]
 
 
 async def test_nothing_is_reconciled_before_every_first_list_is_in_its_store(rig: ControllerRig) -> None:
@@ -57,7 +57,7 @@ async def test_nothing_is_reconciled_before_every_first_list_is_in_its_store(rig
 
     assert rig.stages(1) == [1, 2, 3, 4, 5]
     triggers = rig.events.all(ReconcileTriggered)
-    assert [(fact.correlation, fact.reason.value) for fact in triggers] == [("1-1", "index synchronized")]
+    assert [(event.correlation, event.reason.value) for event in triggers] == [("1-1", "index synchronized")]
 
 
 async def test_kind_that_is_not_required_does_not_hold_back_the_start(rig: ControllerRig) -> None:
@@ -105,7 +105,7 @@ async def test_absent_configmap_is_reported_and_waited_for(rig: ControllerRig) -
     assert [str(problem) for problem in invalid.problems] == [
         "ConfigMap default/haptic-trio: not found (create it, or name another one with --config-map)"
     ]
-    assert {fact.iteration for fact in rig.events.all(StageReached)} == {1}
+    assert {event.iteration for event in rig.events.all(StageReached)} == {1}
 
 
 async def test_invalid_configuration_at_the_start_is_reported_and_a_valid_one_waited_for(rig: ControllerRig) -> None:
@@ -266,7 +266,7 @@ async def test_change_during_the_very_load_of_the_start_reopens(tmp_path: Path) 
     async with rig.running():
         await rig.deployed("maxconn 20")
 
-    assert [fact.reason for fact in rig.events.all(IterationEnded)] == ["configuration changed"]
+    assert [event.reason for event in rig.events.all(IterationEnded)] == ["configuration changed"]
     assert len(rig.events.all(ConfigChanged)) == 1
 
 

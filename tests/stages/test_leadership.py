@@ -171,7 +171,7 @@ async def test_deployment_in_flight_when_leadership_is_lost_is_drained_and_no_ot
     async with rig.running():
         await rig.endpoint.begun.wait_newer(0)
         rig.cluster.put(service("api"))
-        await rig.wait(ConfigValidated, lambda fact: "backend api" in fact.generation.text)
+        await rig.wait(ConfigValidated, lambda event: "backend api" in event.generation.text)
         rig.process.leadership.put(leading(False))
         await wait_all_tasks_blocked(0.01)
         mock_clock.jump(3)
@@ -190,8 +190,8 @@ async def test_drift_monitor_runs_on_followers_too(mock_clock: MockClock, rig: C
         await rig.wait(ReconcileCompleted)
         await wait_all_tasks_blocked(0.01)
         mock_clock.jump(60)
-        triggered = await rig.wait(ReconcileTriggered, lambda fact: fact.reason is Reason.DRIFT)
-        completed = await rig.wait(ReconcileCompleted, lambda fact: fact.correlation == triggered.correlation)
+        triggered = await rig.wait(ReconcileTriggered, lambda event: event.reason is Reason.DRIFT)
+        completed = await rig.wait(ReconcileCompleted, lambda event: event.correlation == triggered.correlation)
 
     assert completed.outcome is Outcome.VALIDATED
     assert rig.endpoint.running is None

@@ -64,7 +64,7 @@ async def test_leader_is_not_ready_before_an_instance_has_the_configuration(tmp_
     rig.endpoint.fails = 1
     rig.cluster.put(config_map())
     async with rig.running():
-        await rig.wait(DeploymentCompleted, lambda fact: bool(fact.failed))
+        await rig.wait(DeploymentCompleted, lambda event: bool(event.failed))
 
         assert missing_of(rig) == ("the deployment of the configuration failed on: one",)
 

@@ -17,7 +17,7 @@ from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.templating.values.subjects import ObjectWarning, Subject
 from tests.support.components.endpoints import MemoryEndpoint, generation
 
-Fact = TypeVar("Fact", bound=msgspec.Struct)
+EventType = TypeVar("EventType", bound=msgspec.Struct)
 
 REF = ResourceRef("Ingress", "default", "web")
 PROBLEM = Problem(message="broken", source="haproxy.cfg", line=3)
@@ -77,9 +77,9 @@ _EXAMPLES: tuple[msgspec.Struct, ...] = (
 _BY_TYPE = {type(example): example for example in _EXAMPLES}
 
 
-def example_of(kind: type[Fact]) -> Fact:
+def example_of(kind: type[EventType]) -> EventType:
     """Return an example of *kind*; KeyError for a message that has none yet."""
-    return cast("Fact", _BY_TYPE[kind])
+    return cast("EventType", _BY_TYPE[kind])
 
 
 def drain(events: EventBuffer) -> list[msgspec.Struct]:

@@ -1,4 +1,4 @@
-"""What is exported, and that facts are counted."""
+"""What is exported, and that events are counted."""
 
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -30,11 +30,11 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 _ACCOUNTS = WeakKeyDictionary[Metrics, Accounts]()
 
 
-def count(fact: msgspec.Struct, metrics: Metrics) -> None:
-    """Account for one fact."""
+def count(event: msgspec.Struct, metrics: Metrics) -> None:
+    """Account for one event."""
     if metrics not in _ACCOUNTS:
         _ACCOUNTS[metrics] = Accounts(metrics, clock=lambda: 0.0)
-    _ACCOUNTS[metrics].take(fact)
+    _ACCOUNTS[metrics].take(event)
 
 
 def deployed(*, changed: bool = True, reasons: tuple[str, ...] = (), operations: int = 0) -> m.InstanceDeployed:
@@ -53,7 +53,7 @@ def test_two_processes_in_one_interpreter_count_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fact", "name", "labels", "expected"),
+    ("event", "name", "labels", "expected"),
     [
         (example_of(m.ReconcileCompleted), "reconciliation_total", {"outcome": "deployed"}, 1),
         (example_of(m.HttpFetched), "http_fetches_total", {"outcome": "changed"}, 1),
@@ -94,17 +94,17 @@ def test_two_processes_in_one_interpreter_count_apart() -> None:
         (example_of(m.LeadershipChanged), "leader_election_transitions_total", {}, 1),
     ],
 )
-def test_fact_is_counted(
-    metrics: Metrics, fact: msgspec.Struct, name: str, labels: dict[str, str], expected: float | None
+def test_event_is_counted(
+    metrics: Metrics, event: msgspec.Struct, name: str, labels: dict[str, str], expected: float | None
 ) -> None:
-    count(fact, metrics)
+    count(event, metrics)
 
     assert value(metrics, name, **labels) == expected
 
 
 def test_gauges_follow_what_is_there_now(metrics: Metrics) -> None:
     two = tuple(MemoryEndpoint(name) for name in ("a", "b"))
-    for fact in (
+    for event in (
         m.EndpointsDiscovered(endpoints=two),
         m.EndpointsDiscovered(endpoints=two[:1]),
         m.Quarantined(correlation="c", ref=REF, version="1", problem=PROBLEM, has_fallback=False, quarantined=2),
@@ -112,7 +112,7 @@ def test_gauges_follow_what_is_there_now(metrics: Metrics) -> None:
         m.LeadershipChanged(is_leader=True, identity="x", transitions=1),
         m.LeadershipChanged(is_leader=False, identity="x", transitions=2),
     ):
-        count(fact, metrics)
+        count(event, metrics)
 
     assert value(metrics, "endpoints") == 1
     assert value(metrics, "quarantined_objects") == 1
@@ -164,10 +164,10 @@ def test_reasons_of_many_objects_share_one_label(metrics: Metrics) -> None:
     assert [(sample.labels, sample.value) for sample in samples] == [({"reason": "backend added"}, 50)]
 
 
-def test_generation_of_a_validated_fact_is_no_label(metrics: Metrics) -> None:
+def test_generation_of_a_validated_event_is_no_label(metrics: Metrics) -> None:
     for name in "ab":
-        fact = msgspec.structs.replace(example_of(m.ConfigValidated), generation=generation(name))
-        count(fact, metrics)
+        event = msgspec.structs.replace(example_of(m.ConfigValidated), generation=generation(name))
+        count(event, metrics)
 
     assert value(metrics, "validation_total", result="valid") == 2
 
@@ -209,7 +209,7 @@ def series(metrics: Metrics, name: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("fact", "kind"),
+    ("event", "kind"),
     [
         (deployed(operations=1), "runtime"),
         (deployed(changed=False), "unchanged"),
@@ -219,10 +219,10 @@ def series(metrics: Metrics, name: str) -> list[dict[str, str]]:
     ],
 )
 def test_deployments_to_an_instance_are_counted_by_kind(
-    metrics: Metrics, accounts: Accounts, fact: msgspec.Struct, kind: str
+    metrics: Metrics, accounts: Accounts, event: msgspec.Struct, kind: str
 ) -> None:
     accounts.take(discovered("e"))
-    accounts.take(fact)
+    accounts.take(event)
 
     counts = {
         one["kind"]: value(metrics, "instance_deployments_total", **one)
@@ -329,8 +329,8 @@ def validated(correlation: str) -> m.ConfigValidated:
 def test_phases_of_each_cycle_are_counted_once_though_it_may_be_published_twice(
     metrics: Metrics, accounts: Accounts, events: list[msgspec.Struct], counts: dict[str, int]
 ) -> None:
-    for fact in events:
-        accounts.take(fact)
+    for event in events:
+        accounts.take(event)
 
     assert {phase: value(metrics, "phase_duration_seconds_count", phase=phase) for phase in counts} == counts
     assert value(metrics, "phase_duration_seconds_sum", phase="check") == 2.0 * counts["check"]

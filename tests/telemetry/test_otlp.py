@@ -30,7 +30,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 
 def story() -> list[msgspec.Struct]:
-    """Return the facts of one cycle, now."""
+    """Return the events of one cycle, now."""
     seen = trio.current_time() - 0.5
     trigger = m.ReconcileTriggered(correlation="1-1", reason=m.Reason.CHANGED, changes=1, seen=seen)
     return [trigger, STARTED, RENDERED, PREPARED, deployed("a"), END]
@@ -38,8 +38,8 @@ def story() -> list[msgspec.Struct]:
 
 async def test_trace_arrives_whole_before_the_end(receiver: Receiver) -> None:
     async with exporting(receiver.address, version="1.2", identity="me") as observe:
-        for fact in story():
-            observe(fact)
+        for event in story():
+            observe(event)
 
     (root,) = [one for one in receiver.spans if not one.parent]
     assert root.name == "reconciliation"
@@ -62,8 +62,8 @@ async def test_variables_of_the_environment_describe_the_service(
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test,service.version=9")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.address)
     async with exporting("", version="1.2", identity="me") as observe:
-        for fact in story():
-            observe(fact)
+        for event in story():
+            observe(event)
 
     expected = {"service.name": "edge", "service.version": "9", "deployment.environment": "test"}
     assert receiver.resource.items() >= expected.items()
@@ -74,8 +74,8 @@ async def test_end_does_not_wait_for_a_receiver_that_hangs(receiver: Receiver) -
     began = trio.current_time()
     with trio.fail_after(5), structlog.testing.capture_logs() as logs:
         async with exporting(receiver.address, version="1", identity="me", flush_limit=0.05) as observe:
-            for fact in story():
-                observe(fact)
+            for event in story():
+                observe(event)
 
     assert trio.current_time() - began < 3
     assert [line["event"] for line in logs] == ["traces lost: the receiver did not accept them in time"]
@@ -85,8 +85,8 @@ async def test_failed_export_is_logged_once(receiver: Receiver) -> None:
     receiver.refuses = True
     with structlog.testing.capture_logs() as logs:
         async with exporting(receiver.address, version="1", identity="me") as observe:
-            for fact in story():
-                observe(fact)
+            for event in story():
+                observe(event)
 
     assert [(line["event"], line["component"]) for line in logs] == [("traces cannot be sent", "tracing")]
 
@@ -94,8 +94,8 @@ async def test_failed_export_is_logged_once(receiver: Receiver) -> None:
 async def test_cancellation_from_outside_still_flushes(receiver: Receiver) -> None:
     with trio.CancelScope() as scope:
         async with exporting(receiver.address, version="1", identity="me") as observe:
-            for fact in story():
-                observe(fact)
+            for event in story():
+                observe(event)
             scope.cancel()
             await trio.lowlevel.checkpoint()
 

@@ -1,4 +1,4 @@
-"""Which spans the facts of a reconciliation amount to."""
+"""Which spans the events of a reconciliation amount to."""
 
 from collections.abc import Iterable
 
@@ -50,8 +50,8 @@ def traces(sink: MemorySink) -> Traces:
 
 def play(traces: Traces, story: Iterable[tuple[float, msgspec.Struct]]) -> None:
     """Record the events at their times."""
-    for now, fact in story:
-        traces.take(fact, now)
+    for now, event in story:
+        traces.take(event, now)
 
 
 def triggered(correlation: str = "1-1", changes: int = 2, seen: float = 9.5) -> m.ReconcileTriggered:
@@ -180,7 +180,7 @@ def test_number_of_open_traces_is_bounded(traces: Traces, sink: MemorySink) -> N
     assert list(sink.ended) == ["1-0", "1-1", "1-2"]
 
 
-def test_no_fact_of_the_program_fails_and_no_word_of_others_becomes_an_attribute(
+def test_no_event_of_the_program_fails_and_no_word_of_others_becomes_an_attribute(
     traces: Traces, sink: MemorySink
 ) -> None:
     secret = "hunter2"

@@ -94,9 +94,9 @@ class Console(NoConsole):
         if more is None:
             return self.recorder.observe
 
-        def observe(fact: msgspec.Struct) -> None:
-            self.recorder.observe(fact)
-            more(fact)
+        def observe(event: msgspec.Struct) -> None:
+            self.recorder.observe(event)
+            more(event)
 
         return observe
 

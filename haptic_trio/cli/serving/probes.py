@@ -96,9 +96,9 @@ def observing(*observers: Observe | None) -> Observe:
     """Return an observer that passes each event to all of *observers*, in order."""
     wanted = [observe for observe in observers if observe is not None]
 
-    def observe_all(fact: msgspec.Struct) -> None:
+    def observe_all(event: msgspec.Struct) -> None:
         for observe in wanted:
-            observe(fact)
+            observe(event)
 
     return observe_all
 
@@ -195,7 +195,7 @@ class Scrapes:
 def fill_of(channels: Channels | None, events: EventBuffer) -> Iterator[tuple[tuple[str], float, float]]:
     """Yield name, fill level and capacity of each buffered channel."""
     ends = {name.removesuffix("_in"): end for name, end in vars(channels).items()} if channels is not None else {}
-    for name, end in {**ends, "facts": events.receiver}.items():
+    for name, end in {**ends, "events": events.receiver}.items():
         if isinstance(end, trio.MemorySendChannel) or end is events.receiver:
             now = end.statistics()
             yield (name,), float(now.current_buffer_used), float(now.max_buffer_size)

@@ -81,7 +81,7 @@ async def test_traffic_follows_the_manifests_and_a_killed_agent_is_healed_when_i
             async def is_looked_at() -> bool:
                 scheduled = running.events.all(DeploymentScheduled)
                 is_asked = any(
-                    [endpoint.name for endpoint in fact.endpoints] == ["one"] for fact in scheduled[reported:]
+                    [endpoint.name for endpoint in event.endpoints] == ["one"] for event in scheduled[reported:]
                 )
                 is_settled = len(running.events.all(DeploymentCompleted)) == len(scheduled)
                 return is_asked and is_settled and (await described(running, "one")).pid not in {0, killed}

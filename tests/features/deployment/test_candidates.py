@@ -60,7 +60,7 @@ async def test_endpoints_follow_while_the_configmap_is_rejected(
 
         site.write_config(templateSnippets={"global-number": {"template": "    maxconn 2345\n"}})
         await running.wait(IterationEnded)
-        await running.wait(InstanceDeployed, lambda fact: fact.result.changed, since=since)
+        await running.wait(InstanceDeployed, lambda event: event.result.changed, since=since)
         assert await site.get("web.localhost") == (200, "three")
         nursery.cancel_scope.cancel()
 
@@ -85,7 +85,7 @@ async def test_endpoints_of_the_time_of_the_change_are_served_with_the_new_confi
             for port, body in ((two, "two"), (three, "three")):
                 site.write_service("web", port)
                 await running.serves(site, "web.localhost", body)
-            await running.wait(ReconcileCompleted, lambda fact, n=number: fact.correlation == f"{n}-1", since=since)  # type: ignore[misc]
+            await running.wait(ReconcileCompleted, lambda event, n=number: event.correlation == f"{n}-1", since=since)  # type: ignore[misc]
             assert await site.get("web.localhost") == (200, "three")
         nursery.cancel_scope.cancel()
 
@@ -98,7 +98,7 @@ async def test_endpoints_follow_while_haproxy_rejects_the_structure_of_no_object
     snippet = "{% if resources.services.get('default', 'bad') %}    lua-load /nonexistent.lua\n{% endif %}"
     async with serving_web(site, haproxy_binary) as running, backend("two") as two, backend("three") as three:
         site.write_config(templateSnippets={"global-bad": {"template": snippet}})
-        await running.wait(ReconcileCompleted, lambda fact: fact.correlation == "2-1")
+        await running.wait(ReconcileCompleted, lambda event: event.correlation == "2-1")
         site.write_service("bad")
         await running.wait(ValidationFailed)
         for port, body in ((two, "two"), (three, "three")):
@@ -109,7 +109,7 @@ async def test_endpoints_follow_while_haproxy_rejects_the_structure_of_no_object
             await running.wait(ValidationFailed, since=since)
             await running.quiet()
             assert await site.get("web.localhost") == (200, body)
-        assert "rollback" not in {fact.why.value for fact in running.events.all(DeploymentScheduled)}
+        assert "rollback" not in {event.why.value for event in running.events.all(DeploymentScheduled)}
 
         site.remove("service-bad")
         await running.settled(since=len(running.events))

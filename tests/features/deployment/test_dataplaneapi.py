@@ -125,7 +125,7 @@ async def test_apis_follow_the_manifests_and_what_others_change_is_put_right(
             await until(
                 lambda: one.process.servers[key]["admin_state"] == "ready" and one.process.maps[name] == entries
             )
-            repaired = await running.wait(InstanceDeployed, lambda fact: bool(fact.result.drift))
+            repaired = await running.wait(InstanceDeployed, lambda event: bool(event.result.drift))
             assert repaired.result.drift == {"server": 1, "map": 1}
             assert (one.loads, two.loads) == loads
 

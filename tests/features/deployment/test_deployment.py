@@ -16,9 +16,9 @@ pytestmark = pytest.mark.haproxy
 def deployed_to(running: Running, endpoint: str, *, since: int) -> list[str]:
     """Return the correlations of what the endpoint took, in order."""
     return [
-        fact.correlation
-        for fact in running.events.all(InstanceDeployed, since=since)
-        if fact.result.endpoint == endpoint
+        event.correlation
+        for event in running.events.all(InstanceDeployed, since=since)
+        if event.result.endpoint == endpoint
     ]
 
 
@@ -40,7 +40,7 @@ async def test_hanging_instance_delays_no_other_and_then_gets_only_the_newest(si
                 site.write_service("web", one + number + 1)
                 taken = await running.wait(
                     InstanceDeployed,
-                    lambda fact: fact.result.endpoint == "local-1" and fact.result.changed,
+                    lambda event: event.result.endpoint == "local-1" and event.result.changed,
                     since=since,
                 )
                 # At once: not after the time limit of the other.
@@ -48,14 +48,14 @@ async def test_hanging_instance_delays_no_other_and_then_gets_only_the_newest(si
                 correlations.append(taken.correlation)
             # The attempt after this failure is one with the newest.
             since = len(running.events)
-            await running.wait(InstanceFailed, lambda fact: fact.endpoint == "local-2", since=since)
+            await running.wait(InstanceFailed, lambda event: event.endpoint == "local-2", since=since)
         finally:
             for pid in hanging:
                 os.kill(pid, signal.SIGCONT)
         newest = correlations[-1]
         await running.wait(
             InstanceDeployed,
-            lambda fact: fact.result.endpoint == "local-2" and fact.correlation == newest,
+            lambda event: event.result.endpoint == "local-2" and event.correlation == newest,
             since=start,
         )
 

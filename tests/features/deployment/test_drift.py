@@ -38,7 +38,7 @@ def deployed_file(site: Site, name: str) -> Path:
 
 async def repaired(running: Running, *, since: int) -> InstanceDeployed:
     """Return the next deployment that changed something."""
-    return await running.wait(InstanceDeployed, lambda fact: fact.result.changed, since=since)
+    return await running.wait(InstanceDeployed, lambda event: event.result.changed, since=since)
 
 
 @pytest.mark.parametrize("name", ["haproxy.cfg", "path-prefix.map"])
@@ -113,7 +113,7 @@ async def test_runtime_drift_is_put_right_while_deployments_leave_no_quiet_inter
         for number in range(40):
             site.write_ingress("more", "more.localhost", "web", path=f"/{number}")
             with trio.move_on_after(0.2):
-                await running.events.wait_for(DriftRepaired, lambda _fact: True, since=since)
+                await running.events.wait_for(DriftRepaired, lambda _event: True, since=since)
                 break
 
         assert dict(running.events.all(DriftRepaired, since=since)[0].found)["map"] >= 1
@@ -130,7 +130,7 @@ async def test_instance_as_it_should_be_is_compared_and_left_alone(site: Site, h
         suspected = await running.wait(DriftSuspected, since=since)
         # One that takes longer than the interval is followed by another, and may be taken together with it.
         completed = await running.wait(
-            ReconcileCompleted, lambda fact: fact.outcome is not Outcome.SUPERSEDED, since=since
+            ReconcileCompleted, lambda event: event.outcome is not Outcome.SUPERSEDED, since=since
         )
         [after] = await running.describe()
 
@@ -160,7 +160,7 @@ async def test_last_valid_configuration_is_deployed_against_drift_while_the_temp
         assert deployed_file(site, "haproxy.cfg").read_bytes() == before
         assert await site.get("web.localhost") == (200, "one")
         assert not [
-            fact for fact in running.events.all(ReconcileCompleted, since=since) if fact.outcome is Outcome.DEPLOYED
+            event for event in running.events.all(ReconcileCompleted, since=since) if event.outcome is Outcome.DEPLOYED
         ]
 
 

@@ -36,7 +36,7 @@ async def test_new_backend_and_new_structure_are_one_reload(site: Site, haproxy_
             newest = msgspec.structs.replace(newest, text=number, hosts=(*newest.hosts, number), mark=number, route=1)
             site.write("wanted", newest.as_object(ports, certificates))
 
-            reloaded = await running.wait(InstanceDeployed, lambda fact: fact.result.reloaded, since=since)
+            reloaded = await running.wait(InstanceDeployed, lambda event: event.result.reloaded, since=since)
             await running.serves(site, host(number), str(number % 4))
             await running.quiet()
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.haproxy
 
 async def next_iteration(running: Running, number: int, *, since: int) -> None:
     """Return once iteration *number* is up and its first reconciliation has ended."""
-    await running.wait(StageReached, lambda fact: (fact.stage, fact.iteration) == (5, number), since=since)
+    await running.wait(StageReached, lambda event: (event.stage, event.iteration) == (5, number), since=since)
     await running.settled(since=since, iteration=number)
 
 
@@ -61,7 +61,7 @@ async def test_broken_configmap_can_be_mended_and_takes_effect_then(site: Site, 
         since = len(running.events)
         site.write_config(templateSnippets={"global-number": {"template": "    maxconn 2345\n"}})
         await next_iteration(running, 2, since=since)
-        await running.wait(InstanceDeployed, lambda fact: fact.result.changed, since=since)
+        await running.wait(InstanceDeployed, lambda event: event.result.changed, since=since)
 
         assert await site.get("web.localhost") == (200, "one")
 
@@ -94,5 +94,5 @@ async def test_next_controller_adopts_the_haproxy_and_no_connection_is_rejected(
     assert traffic.failures == []
     assert pids == [pids[0]] * 4
     # What runs is known to be what is wanted: not even a reload.
-    assert [fact.result.changed for fact in deployed] == [False]
+    assert [event.result.changed for event in deployed] == [False]
     assert live_haproxies(site.state) == []

@@ -119,7 +119,7 @@ async def test_a_listener_on_a_taken_port_affects_no_other_listener(site: Site, 
 
             failed = running.events.all(InstanceFailed)
             assert 1 <= len(failed) <= 3
-            assert all(f"cannot bind 127.0.0.1:{taken}: Address already in use" in fact.error for fact in failed)
+            assert all(f"cannot bind 127.0.0.1:{taken}: Address already in use" in event.error for event in failed)
             (text,) = warnings(running).values()
             assert list(warnings(running)) == ["Gateway default/bad"]
             assert str(taken) in text
@@ -199,8 +199,8 @@ async def test_what_an_agent_cannot_bind_is_left_out_as_well(
                 await running.serves(site, "more.localhost", "one")
 
                 # Until the agent has started it cannot be reached, which is another failure.
-                failed = [fact for fact in running.events.all(InstanceFailed) if "cannot bind" in fact.error]
+                failed = [event for event in running.events.all(InstanceFailed) if "cannot bind" in event.error]
                 assert 1 <= len(failed) <= 3
-                assert all(f"127.0.0.1:{taken}" in fact.error for fact in failed)
+                assert all(f"127.0.0.1:{taken}" in event.error for event in failed)
                 # The agent's own port is known beforehand.
-                assert not any(str(address.port) in fact.error for fact in failed)
+                assert not any(str(address.port) in event.error for event in failed)

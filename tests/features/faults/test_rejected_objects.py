@@ -36,7 +36,7 @@ def shop(*, host: str = "shop.test", path: str = "/", **annotations: str) -> dic
 
 async def rejected(running: Running, name: str, *, since: int = 0) -> Quarantined:
     """Return why the object was rejected, once what is served instead is deployed."""
-    found = await running.wait(Quarantined, lambda fact: fact.ref.name == name, since=since)
+    found = await running.wait(Quarantined, lambda event: event.ref.name == name, since=since)
     await running.quiet()
     return found
 

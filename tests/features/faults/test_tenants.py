@@ -88,7 +88,7 @@ async def test_an_object_that_is_too_slow_is_quarantined_and_the_others_are_serv
             await running.serves(site, "after.localhost", "victim")
 
             assert not running.events.all(ValidationFailed)
-            assert [str(fact.ref) for fact in running.events.all(Quarantined)] == ["Ingress default/slow"]
+            assert [str(event.ref) for event in running.events.all(Quarantined)] == ["Ingress default/slow"]
             with trio.fail_after(60):
                 slow["metadata"]["annotations"] = annotations | {"example.com/turns": "2"}
                 site.write("attack", slow)

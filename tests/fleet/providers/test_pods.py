@@ -12,7 +12,7 @@ from haptic_trio.fleet.model import InstanceState
 from haptic_trio.fleet.providers.pod_objects import MARK, POD_TEMPLATES, PODS, RECORD, SERVING
 from haptic_trio.messages import InstanceDraining, InstanceOperationFailed
 from tests.fleet.rig.pod_rig import INSTANCES, LABELS, NAMESPACE, make_template, pod_rig
-from tests.support.messages import drain as drain_facts
+from tests.support.messages import drain as drain_events
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ async def test_deletion_from_outside_is_a_notice_and_replaces_the_pod_at_once(ku
         assert leaving.drain_deadline is not None
         assert leaving.drain_started_at is not None
         assert leaving.drain_deadline - leaving.drain_started_at <= 5.0
-        reasons = [fact.reason for fact in drain_facts(replica.events) if isinstance(fact, InstanceDraining)]
+        reasons = [event.reason for event in drain_events(replica.events) if isinstance(event, InstanceDraining)]
         assert reasons == ["terminating"]
         rig.kubelet.remove(first)
         assert second in await rig.settled(replica, 2)
@@ -239,7 +239,7 @@ async def test_no_pod_is_created_while_the_template_is_missing(kubeconfig: Path)
         begun = len(rig.server.requests)
         replica.want(size=3)
         await rig.wait(
-            lambda: any(isinstance(fact, InstanceOperationFailed) for fact in drain_facts(replica.events)), replica
+            lambda: any(isinstance(event, InstanceOperationFailed) for event in drain_events(replica.events)), replica
         )
         assert not [request for request in rig.server.requests[begun:] if request.startswith("POST")]
         rig.server.put(make_template())

@@ -51,7 +51,7 @@ class LocalFleet:
     async def wait(self, is_so: Callable[[], bool], *, within: float = 20.0) -> None:
         """Return once *is_so*."""
         with trio.move_on_after(within):
-            # It is a fact of other processes that is waited for.
+            # It waits for other processes.
             while not is_so():  # noqa: ASYNC110
                 await trio.sleep(0.02)
             return

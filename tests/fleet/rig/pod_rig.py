@@ -230,7 +230,7 @@ class PodRig:
     async def wait(self, is_so: Callable[[], bool], replica: Replica | None = None) -> None:
         """Return once *is_so*."""
         with trio.move_on_after(15):
-            # The facts are those of a server.
+            # The events are those of a server.
             while not is_so():  # noqa: ASYNC110
                 await trio.sleep(0.01)
             return

@@ -8,7 +8,7 @@ from typing import Any
 import trio
 
 from haptic_trio.cli.fleet import ask_controller
-from haptic_trio.demo.event_log import FactLog
+from haptic_trio.demo.event_log import EventLog
 from haptic_trio.fleet.model import InstanceRecord, InstanceState
 from haptic_trio.fleet.owner import FleetOwner
 from haptic_trio.messages import FleetChanged, InstanceDraining
@@ -65,7 +65,7 @@ class Story:
         self.fewest = 1_000
 
     @property
-    def events(self) -> FactLog:
+    def events(self) -> EventLog:
         return self.running.events
 
     @property
@@ -87,7 +87,7 @@ class Story:
     @property
     def reasons(self) -> list[str]:
         """Why instances were drained, in order."""
-        return [fact.reason for fact in self.events.all(InstanceDraining)]
+        return [event.reason for event in self.events.all(InstanceDraining)]
 
     async def count(self) -> None:
         """Count, again and again; asserts that there are enough."""
@@ -100,7 +100,7 @@ class Story:
     async def wait(self, is_so: Callable[[], bool], *, within: float = 40.0) -> None:
         """Return once *is_so*."""
         with trio.move_on_after(within):
-            # It is a fact of other processes that is waited for.
+            # It waits for other processes.
             while not is_so():  # noqa: ASYNC110
                 await trio.sleep(0.02)
             return

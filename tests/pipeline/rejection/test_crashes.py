@@ -40,11 +40,11 @@ def web(name: str, *, crashes: bool = False, balance: str = "roundrobin", versio
 
 def story(bench: Bench) -> list[tuple[str, str, bool]]:
     return [
-        ("quarantined", str(fact.ref), fact.has_fallback)
-        if isinstance(fact, Quarantined)
-        else ("released", str(fact.ref), False)
-        for fact in bench.reported()
-        if isinstance(fact, Quarantined | Released)
+        ("quarantined", str(event.ref), event.has_fallback)
+        if isinstance(event, Quarantined)
+        else ("released", str(event.ref), False)
+        for event in bench.reported()
+        if isinstance(event, Quarantined | Released)
     ]
 
 

@@ -46,10 +46,10 @@ async def test_problem_of_a_line_with_a_secret_does_not_quote_it(line: str, hapr
 
     await bench.run()
 
-    (fact,) = (fact for fact in bench.reported() if isinstance(fact, Quarantined))
-    assert fact.problem.line
-    assert "planted" in fact.problem.subject
-    assert SECRET not in repr(fact)
+    (event,) = (event for event in bench.reported() if isinstance(event, Quarantined))
+    assert event.problem.line
+    assert "planted" in event.problem.subject
+    assert SECRET not in repr(event)
 
 
 def test_keywords_are_left() -> None:

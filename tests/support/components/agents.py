@@ -124,11 +124,11 @@ async def serving_haproxy(root: Path, binary: Path, *, limits: AgentLimits | Non
             nursery.cancel_scope.cancel()
 
 
-async def until(fact: Callable[[], Awaitable[bool]]) -> None:
-    """Return once *fact* is true; an endpoint that does not answer leaves it open."""
+async def until(event: Callable[[], Awaitable[bool]]) -> None:
+    """Return once *event* is true; an endpoint that does not answer leaves it open."""
     while True:
         with contextlib.suppress(EndpointError):
-            if await fact():
+            if await event():
                 return
         await trio.sleep(0.02)
 

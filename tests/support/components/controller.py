@@ -15,7 +15,7 @@ from trio.testing import MockClock
 from haptic_trio.channels import EventBuffer, Latest
 from haptic_trio.config.load import load_config
 from haptic_trio.dataplane.endpoint import Endpoint
-from haptic_trio.demo.event_log import FactLog
+from haptic_trio.demo.event_log import EventLog
 from haptic_trio.k8s.resource import Resource, ResourceType
 from haptic_trio.messages import InstanceDeployed, IterationEnded, LeadershipChanged, StageReached
 from haptic_trio.stages.controller import run_controller
@@ -23,7 +23,7 @@ from haptic_trio.stages.process import ConfigSource, IterationState, Load, Proce
 from tests.support.components.cluster import MemoryCluster
 from tests.support.components.endpoints import MemoryEndpoint
 
-Fact = TypeVar("Fact", bound=msgspec.Struct)
+EventType = TypeVar("EventType", bound=msgspec.Struct)
 
 CONFIG_MAPS = ResourceType("v1", "configmaps")
 SERVICES = ResourceType("v1", "services")
@@ -122,7 +122,7 @@ class ControllerRig:
     def __init__(self, scratch: Path, *, load: Load = load_config) -> None:
         self.cluster = MemoryCluster()
         self.endpoint = MemoryEndpoint("one")
-        self.events = FactLog()
+        self.events = EventLog()
         self.process = Process(
             client=self.cluster,
             source=SOURCE,
@@ -147,45 +147,45 @@ class ControllerRig:
         try:
             async with trio.open_nursery() as nursery:
                 with _real_deadline(within, nursery.cancel_scope) as expired:
-                    nursery.start_soon(self._note_facts)
+                    nursery.start_soon(self._note_events)
                     nursery.start_soon(run_controller, self.process)
                     yield
                     _let_time_pass()
                     nursery.cancel_scope.cancel(reason="the test is over")
         finally:
             assert not expired, (
-                f"still waiting after {within} s; the last facts: {self.events.all(msgspec.Struct)[-5:]}"
+                f"still waiting after {within} s; the last events: {self.events.all(msgspec.Struct)[-5:]}"
             )
 
-    async def _note_facts(self) -> None:
-        async for fact in self.process.events.receiver:
-            self.events.take(fact)
+    async def _note_events(self) -> None:
+        async for event in self.process.events.receiver:
+            self.events.take(event)
 
     def forget(self) -> None:
-        """Begin a new log of facts and deployments, so that what is noted is no leak."""
-        self.events = FactLog()
+        """Begin a new log of events and deployments, so that what is noted is no leak."""
+        self.events = EventLog()
         self.endpoint.taken.clear()
         self.endpoint.looked_at.clear()
 
     async def wait(
-        self, kind: type[Fact], where: Callable[[Fact], bool] = lambda _fact: True, *, since: int = 0
-    ) -> Fact:
+        self, kind: type[EventType], where: Callable[[EventType], bool] = lambda _event: True, *, since: int = 0
+    ) -> EventType:
         """Return the first such event after the first *since* events."""
         with trio.fail_after(60):
             return await self.events.wait_for(kind, where, since=since)
 
     async def reached(self, stage: int, iteration: int) -> StageReached:
         """Return once *stage* of *iteration* is ready."""
-        return await self.wait(StageReached, lambda fact: (fact.stage, fact.iteration) == (stage, iteration))
+        return await self.wait(StageReached, lambda event: (event.stage, event.iteration) == (stage, iteration))
 
     async def deployed(self, text: str, *, since: int = 0) -> InstanceDeployed:
         """Return once the endpoint runs a configuration that holds *text*."""
-        return await self.wait(InstanceDeployed, lambda _fact: text in self.endpoint.text, since=since)
+        return await self.wait(InstanceDeployed, lambda _event: text in self.endpoint.text, since=since)
 
     async def ended(self, iteration: int) -> IterationEnded:
         """Return how *iteration* ended, once it has."""
-        return await self.wait(IterationEnded, lambda fact: fact.iteration == iteration)
+        return await self.wait(IterationEnded, lambda event: event.iteration == iteration)
 
     def stages(self, iteration: int) -> list[int]:
         """Return the stages that *iteration* has reached, in order of time."""
-        return [fact.stage for fact in self.events.all(StageReached) if fact.iteration == iteration]
+        return [event.stage for event in self.events.all(StageReached) if event.iteration == iteration]

@@ -79,5 +79,5 @@ class Bench:
         return await self.pipeline.run(f"c{self._cycles}")
 
     def reported(self) -> list[msgspec.Struct]:
-        """Return the facts since the last call."""
+        """Return the events since the last call."""
         return drain(self.events)
