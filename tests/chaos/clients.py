@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 import trio
 
-from tests.chaos.desired import App, Wanted
+from tests.chaos.desired import App, Desired
 
 PAUSE: Final = 0.01
 """Seconds between two requests of a client: the processors are for the programs under test."""
@@ -44,13 +44,13 @@ class Loss(msgspec.Struct, frozen=True):
 class Clients:
     """Several clients, and their counts."""
 
-    def __init__(self, wanted: Wanted, http: int, https: int) -> None:
+    def __init__(self, desired: Desired, http: int, https: int) -> None:
         self.requests = 0
         self.closed = 0
         """Kept connections that were closed at the moment of the next request, which every client must expect."""
         self.lost: list[Loss] = []
         self.wrong: list[str] = []
-        self._wanted = wanted
+        self._desired = desired
         self._http = http
         self._https = https
         self._number = 0
@@ -105,7 +105,7 @@ class Clients:
 
     def _next_app(self) -> App:
         self._number += 1
-        return self._wanted.apps[self._number % len(self._wanted.apps)]
+        return self._desired.apps[self._number % len(self._desired.apps)]
 
     async def _shake_hands(self, stream: trio.abc.Stream, app: App) -> trio.abc.Stream:
         secure = trio.SSLStream(stream, _CONTEXT, server_hostname=app.host, https_compatible=True)

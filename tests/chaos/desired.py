@@ -35,7 +35,7 @@ class App:
         }
 
     @property
-    def wanted_ports(self) -> set[int]:
+    def desired_ports(self) -> set[int]:
         """The ports of the present endpoints."""
         return {self.ports[index] for index in self.present}
 
@@ -53,7 +53,7 @@ class App:
 
     def write_endpoints(self, site: Site) -> None:
         """Write the Service and an EndpointSlice for each endpoint."""
-        site.write(f"service-{self.name}", *service(self.name, *sorted(self.wanted_ports)))
+        site.write(f"service-{self.name}", *service(self.name, *sorted(self.desired_ports)))
 
     def write_certificate(self, site: Site) -> None:
         """Write the Secret."""
@@ -71,7 +71,7 @@ class App:
         site.write(f"secret-{self.name}", secret)
 
 
-class Wanted:
+class Desired:
     """All apps, and random changes of them."""
 
     def __init__(self, apps: list[App], site: Site, config: dict[str, Any], rng: random.Random) -> None:

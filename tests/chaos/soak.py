@@ -64,9 +64,9 @@ async def _change(world: World) -> None:
         await trio.sleep(world.rng.uniform(0, 2 * CHANGE_INTERVAL))
         if trio.current_time() >= next_reload:
             next_reload += RELOAD_INTERVAL
-            world.wanted.reload()
+            world.desired.reload()
         else:
-            world.wanted.change()
+            world.desired.change()
 
 
 async def _sample(world: World, minute: float) -> list[str]:
@@ -75,7 +75,7 @@ async def _sample(world: World, minute: float) -> list[str]:
     files = sum(path.is_file() for path in world.site.state.rglob("*"))
     return [
         f"{minute:.1f}",
-        f"{world.wanted.changes:,}",
+        f"{world.desired.changes:,}",
         f"{clients.requests:,}",
         str(clients.closed),
         str(len(clients.lost)),

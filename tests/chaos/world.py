@@ -16,7 +16,7 @@ import trustme
 from haptic_trio.dataplane.endpoint import EndpointError
 from tests.chaos.clients import Clients, Span
 from tests.chaos.comparison import differences, facts_of, fresh_haproxy, servers_of
-from tests.chaos.desired import SERVERS, App, Wanted
+from tests.chaos.desired import SERVERS, App, Desired
 from tests.chaos.network import Network, network_to
 from tests.chaos.processes import Instance, Limits, Program, descriptors_of, gone, living_instances, send
 from tests.features.harness import Site
@@ -64,14 +64,14 @@ class World:
         binary: Path,
         site: Site,
         https: int,
-        wanted: Wanted,
+        desired: Desired,
         clients: Clients,
         rng: random.Random,
     ) -> None:
         self.setup = setup
         self.root = root
         self.site = site
-        self.wanted = wanted
+        self.desired = desired
         self.clients = clients
         self.rng = rng
         self.controller: Program
@@ -131,7 +131,7 @@ class World:
         began = trio.current_time()
         if not self.is_writable:
             # Neither the last changes nor the record of the next process can be on the disk.
-            self.wanted.unsettle()
+            self.desired.unsettle()
             masters = [instance.master for instance in self.instances if not {*pids}.isdisjoint(instance.pids)]
             send(signal.SIGKILL, *pids)
             await gone([*pids, *masters])
@@ -167,8 +167,8 @@ class World:
     async def recover(self) -> None:
         """Change something, and return once every instance has that."""
         began = trio.current_time()
-        self.wanted.change_endpoints(self.rng.choice(self.wanted.apps))
-        self.wanted.change()
+        self.desired.change_endpoints(self.rng.choice(self.desired.apps))
+        self.desired.change()
         await self.converge()
         self.recoveries.append(trio.current_time() - began)
 
@@ -182,7 +182,7 @@ class World:
                     break
                 await trio.sleep(LOOK_INTERVAL)
         assert not limit.cancelled_caught, f"not as wanted after {RECOVERY_LIMIT:g} s: {missing}"
-        self.wanted.settle_servers()
+        self.desired.settle_servers()
         if not self._descriptors:
             self._descriptors = self._count_descriptors()
 
@@ -198,7 +198,7 @@ class World:
         return await self._missing_servers(instances) or await self._read_readiness()
 
     async def _missing_servers(self, instances: Sequence[Instance]) -> str:
-        wanted = {f"default_{app.name}_80": app.wanted_ports for app in self.wanted.apps}
+        wanted = {f"default_{app.name}_80": app.desired_ports for app in self.desired.apps}
         for instance in instances:
             try:
                 found = await servers_of(instance.sockets / "admin.sock")
@@ -318,9 +318,9 @@ async def running(setup: Setup, root: Path, binary: Path, rng: random.Random) ->
             "dataplane": {"driftPreventionInterval": "5s"},
             "instances": {"drainTimeout": "2s"},
         }
-        wanted = Wanted(apps, site, config, rng)
-        wanted.write()
-        world = World(setup, root, binary, site, https, wanted, Clients(wanted, site.port, https), rng)
+        desired = Desired(apps, site, config, rng)
+        desired.write()
+        world = World(setup, root, binary, site, https, desired, Clients(desired, site.port, https), rng)
         await _make_programs(world, stack)
         async with _programs(world), trio.open_nursery() as nursery:
             await world.converge()
@@ -328,7 +328,7 @@ async def running(setup: Setup, root: Path, binary: Path, rng: random.Random) ->
             yield world
             await world.converge()
             await world.compare()
-            wanted.settle_certificates()
+            desired.settle_certificates()
             await world.clients.some(50)
             await world.check_leaks()
             world.check_requests()

@@ -13,7 +13,7 @@ AGENTS: Final = Setup(agents=True)
 async def kill_agents(world: World) -> None:
     for number in range(6):
         agent = world.rng.choice(world.agents)
-        world.wanted.change()
+        world.desired.change()
         await world.pause()
         if number % 2:
             await stop(world, agent.pid, 3.0)
@@ -26,7 +26,7 @@ async def kill_agents(world: World) -> None:
 async def kill_agent_and_haproxy(world: World) -> None:
     for _ in range(4):
         index = world.rng.randrange(len(world.agents))
-        world.wanted.change()
+        world.desired.change()
         await world.pause()
         await world.agents[index].kill()
         await world.kill(world.instances[index].master)
@@ -41,9 +41,9 @@ def _network_experiment(name: str, fault: Fault, *, quick: bool = False) -> None
             for network in world.networks:
                 network.fault = fault
             for _ in range(5):
-                world.wanted.change()
+                world.desired.change()
                 await world.pause(0.5)
-            world.wanted.reload()
+            world.desired.reload()
             await world.pause(2.0)
             for network in world.networks:
                 network.fault = "none"

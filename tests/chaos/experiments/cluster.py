@@ -70,7 +70,7 @@ def _server_experiment(name: str, fault: str, *, quick: bool = False) -> None:
                 case "forbid":
                     faults.forbidden |= {"ingresses", "services", "endpointslices", "secrets", "configmaps"}
                     world.api.cut_watches()
-            world.wanted.change()
+            world.desired.change()
             await world.pause(3.0)
             faults.failing, faults.hanging, faults.delay = 0, False, 0.0
             faults.forbidden.clear()

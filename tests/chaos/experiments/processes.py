@@ -12,7 +12,7 @@ from tests.chaos.world import Setup, World
 @experiment("kill -9 of the controller")
 async def kill_controller(world: World) -> None:
     for _ in range(6):
-        world.wanted.change()
+        world.desired.change()
         await world.pause()
         await world.restart(world.controller)
         await world.pause(3.0)
@@ -22,7 +22,7 @@ async def kill_controller(world: World) -> None:
 @experiment("kill -9 of a worker or master")
 async def kill_haproxy(world: World) -> None:
     for number in range(8):
-        world.wanted.change()
+        world.desired.change()
         await world.pause()
         await kill_one(world, "worker" if number % 2 else "master")
         await world.recover()
@@ -31,7 +31,7 @@ async def kill_haproxy(world: World) -> None:
 @experiment("kill -9 of a worker during a reload")
 async def kill_during_reload(world: World) -> None:
     for number in range(6):
-        world.wanted.reload()
+        world.desired.reload()
         await world.pause(2.0)
         await kill_one(world, "worker" if number % 2 else "master")
         await world.recover()
@@ -40,7 +40,7 @@ async def kill_during_reload(world: World) -> None:
 @experiment("kill -9 of the controller and a master")
 async def kill_controller_and_master(world: World) -> None:
     for _ in range(4):
-        world.wanted.change()
+        world.desired.change()
         await world.pause()
         await world.controller.kill()
         await kill_one(world, "master")
@@ -51,7 +51,7 @@ async def kill_controller_and_master(world: World) -> None:
 @experiment("kill -9 of everything", outage=True)
 async def kill_everything(world: World) -> None:
     for _ in range(3):
-        world.wanted.change()
+        world.desired.change()
         await world.pause()
         async with outage(world):
             await world.controller.kill()
@@ -96,9 +96,9 @@ async def change_and_reload(world: World) -> None:
     held = [await trio.open_tcp_stream("127.0.0.1", world.admin) for _ in range(40)]
     for _ in range(3):
         for _ in range(10):
-            world.wanted.change()
+            world.desired.change()
             await world.pause(0.1)
-        world.wanted.reload()
+        world.desired.reload()
         await world.recover()
     for stream in held:
         await stream.aclose()

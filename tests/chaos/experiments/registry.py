@@ -71,7 +71,7 @@ async def kill_all(world: World) -> None:
 async def stop(world: World, pid: int, seconds: float) -> None:
     """Stop a process for some time, with changes meanwhile."""
     send(signal.SIGSTOP, pid)
-    world.wanted.change()
+    world.desired.change()
     await trio.sleep(seconds)
     send(signal.SIGCONT, pid)
 

@@ -40,7 +40,7 @@ async def corrupt_dead(world: World) -> None:
             await world.controller.kill()
             await kill_all(world)
             # A damaged generation is replaced by the one before it.
-            world.wanted.unsettle()
+            world.desired.unsettle()
             corrupt(world)
             world.controller.start()
             await world.recover()
@@ -105,11 +105,11 @@ async def disturb_without_space(world: World, number: int) -> None:
     """Change, reload, or kill while nothing can be written."""
     world.is_writable = False
     for _ in range(3):
-        world.wanted.change()
+        world.desired.change()
         await world.pause(0.5)
     match number:
         case 0:
-            world.wanted.reload()
+            world.desired.reload()
             await world.pause(2.0)
         case 1:
             await kill_one(world, "worker")
@@ -117,7 +117,7 @@ async def disturb_without_space(world: World, number: int) -> None:
         case _:
             await world.restart(world.controller)
             await world.pause(3.0)
-    world.wanted.change()
+    world.desired.change()
     await world.pause()
 
 
@@ -154,4 +154,4 @@ async def stop_controller_once(world: World) -> None:
 
 async def reload_once(world: World) -> None:
     """Change the configuration."""
-    world.wanted.reload()
+    world.desired.reload()
