@@ -1,4 +1,4 @@
-"""What keeps the house in order and no linter checks."""
+"""The code base keeps the rules that no linter checks."""
 
 import ast
 import re
@@ -174,7 +174,8 @@ def test_the_module_index_of_the_architecture_page_is_current() -> None:
 def test_module_docstrings_name_the_module_instead_of_asking_a_question() -> None:
     questions = re.compile(r"(What|Which|How|Whether|Where|Who|Whom|Whose|When) ")
 
-    asking = [file.relative_to(PACKAGE) for file in MODULES if questions.match(ast.get_docstring(parsed(file)) or "")]
+    modules_of_tests = [file for name in ("tests", "tools") for file in sorted((ROOT / name).rglob("*.py"))]
+    asking = [file for file in [*MODULES, *modules_of_tests] if questions.match(ast.get_docstring(parsed(file)) or "")]
 
     assert asking == []
 

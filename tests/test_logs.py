@@ -1,4 +1,4 @@
-"""Where log lines go, how they look, and which are left out."""
+"""Log lines have the configured format and level, and values in them cannot control the terminal."""
 
 import io
 import json

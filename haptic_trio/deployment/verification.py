@@ -1,4 +1,4 @@
-"""Verification: when the process of an endpoint is compared with its deployment, beside the drift monitor."""
+"""Schedule of comparisons of an endpoint's process with its deployment; the drift monitor has a schedule of its own."""
 
 from haptic_trio.dataplane.endpoint import Endpoint
 

@@ -1,4 +1,4 @@
-"""Stage 3, `watch_resources`: a reflector for each watched kind; ready when all first lists are stored."""
+"""Stage 3, `watch_resources`: a reflector for each watched kind; ready with the first lists of required kinds."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,7 @@
-"""What attackers try against running processes: objects, requests, and what must come of them.
+"""Attacks on running processes: the objects to write, the requests to send, and the expected results.
 
-A new attack is a row of `ATTACKS`: objects to write, and requests to send once
-they have been taken in.
+A new attack is a row of `ATTACKS`: objects to write, and requests to send after the
+controller has processed the objects.
 """
 
 import base64

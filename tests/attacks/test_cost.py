@@ -1,6 +1,6 @@
-"""What an object of the Gateway API costs grows with its size, and no faster, and so do further lists of Ingresses.
+"""The cost of a Gateway API object, and of long lists in an Ingress, grows no faster than their size.
 
-`tests/libraries/rendering/test_linear_cost.py` has the paths, hosts and annotations of Ingresses.
+`tests/libraries/rendering/test_linear_cost.py` covers the paths, hosts and annotations of Ingresses.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What the shipped templates have written themselves: whatever else is syntax in an output came from data."""
+"""Vocabulary of the shipped templates: any other syntax in their output comes from data."""
 
 import ipaddress
 import re

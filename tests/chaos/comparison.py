@@ -1,4 +1,4 @@
-"""What a running HAProxy serves, against a new HAProxy with a fresh `haptic-trio render`."""
+"""Comparison of a running HAProxy with a new HAProxy that runs the output of `haptic-trio render`."""
 
 import re
 import subprocess

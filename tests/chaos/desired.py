@@ -1,4 +1,4 @@
-"""What an experiment wants HAProxy to serve, now and since everything was last as wanted."""
+"""Desired state of an experiment: apps, random changes of them, and the answers that HAProxy may give."""
 
 import random
 from base64 import b64encode

@@ -2,9 +2,10 @@
 
     python -m tests.chart.image [TAG]
 
-Builders are buildah, podman and docker, as BUILDER says or as PATH has them. Where none works, and this is Debian and
-root, buildah is unpacked into a private folder, and the base is made from the distribution's packages instead of being
-pulled: nothing is installed. Exits with 3 and the reason where neither can be.
+TARGET=agent in the environment builds the image for agents instead. HAPROXY, HAPROXY_SNAPSHOT, BASE and PACKAGES are
+arguments of the Containerfile. Builders are buildah, podman and docker, as BUILDER says or as PATH has them. Where none
+works, and this is Debian and root, buildah is unpacked into a private folder, and the base is made from the
+distribution's packages instead of being pulled: nothing is installed. Exits with 3 and the reason where neither can be.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What the controller asks of an API server, and whether that lets a service account do it."""
+"""Requests that the controller sends to an API server, and the check that a service account may send them."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""What the chart renders, looked at without a cluster."""
+"""The output of the chart equals the reviewed files, and agrees with the controller and its libraries."""
 
 from base64 import b64decode
 from typing import Any

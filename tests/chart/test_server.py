@@ -1,4 +1,4 @@
-"""What the chart renders, as a real API server takes it."""
+"""A real API server accepts every object of the chart, and an upgrade keeps the certificates."""
 
 from pathlib import Path
 

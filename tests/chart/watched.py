@@ -1,4 +1,4 @@
-"""What the shipped libraries watch, and whose status they write, as the chart has to know it."""
+"""List for the chart: the resources that the shipped libraries watch, and those whose status they write."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the console reports, as a terminal of 80 columns shows it."""
+"""`debug` shows the state of a controller in a terminal of 80 columns."""
 
 import io
 import subprocess

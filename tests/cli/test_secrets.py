@@ -1,4 +1,4 @@
-"""What derives from a Secret is shown by its digest, whichever command shows it, and written as it is."""
+"""Commands print a digest in place of content from a Secret unless it is requested, and write the content to files."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""What `serve` says when it cannot start, and what it leaves untouched then."""
+"""If `serve` cannot start, it names the reason, and leaves the files of another controller untouched."""
 
 import os
 import signal

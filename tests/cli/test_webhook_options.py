@@ -1,4 +1,4 @@
-"""What `serve` makes of the options of the webhook."""
+"""`serve` reads the options of the webhook, and rejects options that contradict each other."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a real API server sends of objects of which the metadata is enough."""
+"""A real API server lists Secrets without their data, and returns single Secrets with it."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""What the leader writes: addresses of Ingresses that are managed, and Events about objects that are not served."""
+"""The leader writes addresses to managed Ingresses, and Kubernetes Events about objects that are not served."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whether values fit the settings of libraries, and how it is reported where they do not."""
+"""Values that do not fit the settings of libraries are reported with their place and the expected type."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the scenarios of Ingress need: HAProxy with a controller, Ingresses, and a Pod for each Service."""
+"""Site of the Ingress scenarios: HAProxy with a controller, Ingresses, and a Pod for each Service."""
 
 import base64
 import ssl

@@ -1,4 +1,4 @@
-"""What a run of the suite says about itself: outcomes, one per line, and the log of a Go test program; no I/O."""
+"""Parser for the output of a suite run: outcomes, one on each line, and the log of a Go test program; no I/O."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What differs between two views."""
+"""The difference of two views of a configuration turns the older view into the newer one."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What is kept of events, and what it adds up to."""
+"""The recorder keeps the newest events, and derives cycles and unsolved problems from them."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""What Secrets hold is taken out of texts."""
+"""The console removes the content of Secrets from texts: encoded, decoded, and line by line."""
 
 import base64
 

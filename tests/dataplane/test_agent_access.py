@@ -1,4 +1,4 @@
-"""Who gets in: certificates on both sides, and their renewal while everything runs."""
+"""Controller and agent authenticate each other by certificates, which can be renewed during operation."""
 
 import ssl
 import warnings

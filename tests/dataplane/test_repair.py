@@ -1,4 +1,4 @@
-"""What others do to a running instance is found, distinguished by kind, and put right."""
+"""Drift of a running instance is found, distinguished by kind, and repaired."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""What the page on runtime changes says is what happens."""
+"""Every kind of change is applied as the page on runtime changes says."""
 
 from pathlib import Path
 

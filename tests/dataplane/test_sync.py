@@ -1,4 +1,4 @@
-"""Which way a deployment takes."""
+"""A deployment patches the running generation where it can, and reloads HAProxy where it must."""
 
 import pytest
 import trio

@@ -1,4 +1,4 @@
-"""Whether the YAML of a page is what it says it is: manifests, a configuration, a library, values of the chart."""
+"""Check of the YAML on a page: manifests, a configuration, a library, or values of the chart."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What the pages hold: code blocks with their place, links, and the anchors that links may name."""
+"""Parser for the pages: code blocks with their place, links, and the anchors that links may name."""
 
 import re
 from collections.abc import Iterator

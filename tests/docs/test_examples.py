@@ -1,4 +1,4 @@
-"""What the pages show as examples is what the program takes."""
+"""The program accepts every YAML example of the pages."""
 
 from pathlib import Path
 

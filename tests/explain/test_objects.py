@@ -1,4 +1,4 @@
-"""What an object has made, who looks it up, and what is wrong with it."""
+"""The explanation of an object lists its output, the fragments that look it up, and its problems."""
 
 from haptic_trio.explain.answers import HostAnswer, LineAnswer, ObjectAnswer, RouteAnswer
 from haptic_trio.explain.resolve import explain

@@ -1,4 +1,4 @@
-"""What derives from a Secret is shown as a hash, wherever it turns up."""
+"""Explanations show a hash in place of content that derives from a Secret."""
 
 import base64
 

@@ -1,4 +1,4 @@
-"""What a target means before anything is known of the site."""
+"""The text of a target is parsed or rejected without knowledge of the site."""
 
 import pytest
 from hypothesis import given

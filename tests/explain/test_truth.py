@@ -1,4 +1,4 @@
-"""What explanations say, against what happens when an object is taken away."""
+"""Explanations agree with how the output changes when an object is removed."""
 
 from collections import Counter
 from typing import Any

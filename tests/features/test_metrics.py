@@ -1,4 +1,4 @@
-"""What /metrics, /readyz and the rest say of a running controller, with real HAProxy processes."""
+"""/metrics and the probes report the state of a running controller with real HAProxy processes."""
 
 import json
 import re

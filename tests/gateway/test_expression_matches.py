@@ -1,4 +1,4 @@
-"""What conditions with regular expressions match on a real HAProxy, and what is answered where a text is too long."""
+"""A regular expression matches the whole text on a real HAProxy, and a text that is too long is rejected."""
 
 from pathlib import Path
 from typing import Any

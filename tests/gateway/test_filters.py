@@ -1,4 +1,4 @@
-"""What filters do to a request, to its answer, and to a copy of it."""
+"""Filters change a request and its response, and send copies of the request to mirrors."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""What host names of listeners and routes have in common."""
+"""The intersection of two host names matches the hosts that both names match."""
 
 from hypothesis import given
 from hypothesis import strategies as st

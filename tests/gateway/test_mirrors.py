@@ -1,4 +1,4 @@
-"""How many mirrors a rule may have."""
+"""A rule with more mirrors than supported is rejected."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Where the lines of `corpus/lines.txt` stand, and what they may refer to."""
+"""Surroundings of the lines in `corpus/lines.txt`: the sections that hold them, and the names that they may use."""
 
 from functools import cache
 from pathlib import Path

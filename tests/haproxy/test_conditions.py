@@ -1,4 +1,4 @@
-"""What `.if` hides of a running process, and what it does not."""
+"""An `.if` prevents the comparison of the servers that inherit from its section, and of no others."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Where addresses lead: the decision that keeps templates from fetching what only this machine may see."""
+"""Addresses are forbidden, private or public; those of this machine, its link and its cloud are forbidden."""
 
 from ipaddress import IPv4Address, IPv6Address, ip_network
 

@@ -1,4 +1,4 @@
-"""When contents are fetched, what templates get meanwhile, and what is reported of it; by a clock that jumps."""
+"""Contents are fetched at intervals, and templates get the last accepted content; on a virtual clock."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Who has a host: change after change the same as looking at everything again, and in the plainest way."""
+"""After each change, the incremental answer about the owner of a host equals that of a complete read."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What every kind of cluster promises: the same cases for each."""
+"""Every kind of cluster client fulfils the same contract."""
 
 import uuid
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""What a cache of fetched objects keeps, and for how long."""
+"""A cache of fetched objects returns the requested version only, for a limited time and in a limited number."""
 
 from hypothesis import given
 from hypothesis import strategies as st

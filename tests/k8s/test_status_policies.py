@@ -1,4 +1,4 @@
-"""What the status of BackendTLSPolicies says."""
+"""The status of a BackendTLSPolicy names the Gateways that lead to its Service, or the reason for its rejection."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the tests of all libraries share: a rendered cluster, checked by and served by a real HAProxy."""
+"""Cluster for the tests of all libraries: rendered objects, checked and served by a real HAProxy."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack

@@ -1,4 +1,4 @@
-"""What a change of one object costs is independent of how many others there are: counted in calls, not in seconds."""
+"""The cost of a change of one object, counted in calls, does not depend on the number of other objects."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which entries and certificates have no effect, since those of others go first."""
+"""Owners get a warning about entries and certificates without effect, because those of others come first."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is assembled from unchanged parts equals a full render, whatever happens."""
+"""A generation that is assembled from unchanged parts equals a full render after any changes."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who leads is what the lease says, as the running configuration wants it."""
+"""The Lease decides which replica leads, with the settings of the running configuration."""
 
 from collections.abc import AsyncIterator
 from functools import partial

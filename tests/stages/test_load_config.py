@@ -1,4 +1,4 @@
-"""Which configuration an iteration runs."""
+"""An iteration runs the checked configuration, else the present one unless it is rejected, else the last good one."""
 
 from functools import partial
 

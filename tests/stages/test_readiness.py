@@ -1,4 +1,4 @@
-"""What is missing until an iteration is ready, in words."""
+"""An iteration that is not ready reports what is missing."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the status of Gateway API objects says."""
+"""The status of Gateway API objects reports acceptance, addresses, conflicts and reasons for rejections."""
 
 import base64
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Which Ingresses are managed, and which addresses they get."""
+"""Ingresses of the managed classes get the addresses of the load balancer or external ones."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is wanted in a status is compared with what is there, and nothing else is touched."""
+"""The desired status is compared with the observed one, and fields of other writers stay untouched."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is exported, and that events are counted."""
+"""Events are counted in the exported metrics, with a bounded number of series."""
 
 from typing import Any
 from weakref import WeakKeyDictionary

@@ -1,4 +1,4 @@
-"""Which spans the events of a reconciliation amount to."""
+"""The events of a reconciliation become the spans of one trace."""
 
 from collections.abc import Iterable
 

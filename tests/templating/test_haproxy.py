@@ -1,4 +1,4 @@
-"""What the emitters promise, asked of a real HAProxy: it reads back exactly what went in."""
+"""A real HAProxy reads back exactly the values that went into the emitters."""
 
 import socket
 import subprocess

@@ -1,4 +1,4 @@
-"""What templates say to owners of objects: part of what a fragment gives, and gone when it says so no more."""
+"""A warning to the owner of an object is part of its fragment's output, and ends when it is no longer made."""
 
 import pytest
 

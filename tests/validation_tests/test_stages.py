@@ -1,4 +1,4 @@
-"""What the controller makes of a configuration whose own tests fail."""
+"""A changed configuration is used only if its own tests pass."""
 
 from functools import partial
 from pathlib import Path

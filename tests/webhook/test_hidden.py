@@ -1,4 +1,4 @@
-"""What is secret to those who write other objects."""
+"""Content of Secrets is hidden from users who write other objects."""
 
 import base64
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which stores an object under review would be in."""
+"""An object under review is placed in every store of its kind if one of the stores requests the review."""
 
 import json
 from datetime import UTC, datetime

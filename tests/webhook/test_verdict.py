@@ -1,4 +1,4 @@
-"""What refuses an object, and in which words."""
+"""A verdict rejects an object only for faults that the object causes, and names them."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What the registry shows of queues and controllers."""
+"""The registry shows the metrics of queues and controllers."""
 
 import gc
 

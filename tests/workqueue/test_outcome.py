@@ -1,4 +1,4 @@
-"""How errors of a reconciliation are read."""
+"""Errors of a reconciliation are classified: requests for another attempt, permanent errors, and all others."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What one queue promises, on a virtual clock."""
+"""A queue gives each key to one worker at a time, in the order of priority and arrival; on a virtual clock."""
 
 import gc
 import weakref

@@ -1,4 +1,4 @@
-"""How a queue ends, with and without a drain, on a virtual clock."""
+"""A queue shuts down with or without a drain, and accepts nothing afterwards; on a virtual clock."""
 
 import pytest
 import trio

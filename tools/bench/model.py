@@ -1,7 +1,7 @@
-"""What one change costs from rendered text to plan: `python tools/bench/model.py [backends …]`.
+"""Benchmark of one change from rendered text to plan: `python tools/bench/model.py [backends …]`.
 
 One fragment among many differs: a server's address, a new route, a
-certificate. Times are CPU milliseconds, the least of several rounds.
+certificate. Times are CPU milliseconds, the minimum of several rounds.
 """
 
 import gc

@@ -1,10 +1,10 @@
-"""What one deployment costs: `sync_endpoint` to a local instance, and to an agent over HTTPS in a process of its own.
+"""Benchmark of one deployment: `sync_endpoint` to a local instance, and over HTTPS to an agent in another process.
 
 python -m tools.bench.sync [--versions 2.8,3.4] [--sizes 1000,10000] [--samples 20] [--json FILE]
 
-Backends of three servers each, a map entry for each, twenty certificates. For every kind of change: how long the
-plan takes, how long it takes from the call of `sync_endpoint` until a client sees the effect and until the call
-returns, and what is sent to the agent.
+The configuration has backends of three servers each, a map entry for each backend, and twenty certificates. For every
+kind of change, the benchmark measures the time of the plan, the time from the call of `sync_endpoint` until a client
+sees the effect and until the call returns, and the bytes that are sent to the agent.
 """
 
 import statistics

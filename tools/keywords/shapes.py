@@ -1,6 +1,6 @@
-"""How many words of which form HAProxy takes after its keywords: found by trying lines with fewer, more, and others.
+"""Number and form of the arguments of HAProxy's keywords, found by trying lines with fewer, more, and other words.
 
-What is measured is the line alone: a refusal counts only where HAProxy names
+Only the line itself is measured: a rejection counts only if HAProxy names
 the line.
 """
 

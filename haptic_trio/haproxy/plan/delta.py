@@ -1,4 +1,4 @@
-"""Delta between two generations, in the size of the difference; for the journal and for agents.
+"""Delta: the difference of two generations as data, written to the journal and sent to agents.
 
 A delta names the generation that it starts from and the one that it leads to;
 `apply_delta` verifies both. Sections and lines are identified by their

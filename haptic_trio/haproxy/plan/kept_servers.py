@@ -1,4 +1,4 @@
-"""Configurations that take only their servers from another one.
+"""Rollback configurations: the servers of one configuration, everything else of another.
 
 `keep_servers` makes two for a rollback. Both must pass `haproxy -c` before they are used. If both are rejected, or if a
 backend cannot be changed without a change of its other lines (conditional

@@ -1,4 +1,4 @@
-"""Questions: the recorded lookups of a rendering, and lookups of one part of an answer.
+"""Recorded lookups of a rendering, and lookups of which only one part of the answer counts.
 
 A rendering that asked only for a part renders again only if that part changes.
 """

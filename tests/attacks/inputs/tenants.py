@@ -1,4 +1,4 @@
-"""Whose objects they are: tenants, their names, certificates and Secrets, and what a cluster has once."""
+"""Tenants: their names, certificates and Secrets, and the objects that a cluster has once."""
 
 from collections.abc import Callable
 from functools import cache

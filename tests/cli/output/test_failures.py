@@ -1,4 +1,4 @@
-"""What is said to machines when a command cannot do its work, or has nothing to say for people alone."""
+"""With `--output json`, every command prints its failure or result as one JSON document."""
 
 import json
 import os

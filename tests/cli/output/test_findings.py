@@ -1,4 +1,4 @@
-"""What commands print about problems."""
+"""Commands print each problem with its severity and place, in a form that suits terminals, pipes and machines."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""What a scrape reads of a process."""
+"""One scrape queries the state of the process once."""
 
 from pathlib import Path
 

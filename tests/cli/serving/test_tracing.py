@@ -1,4 +1,4 @@
-"""Whether `serve` sends traces."""
+"""`serve` sends traces only if an option or an environment variable asks for them."""
 
 import os
 import sys

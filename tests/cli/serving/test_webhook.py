@@ -1,4 +1,4 @@
-"""What the webhook says of a configuration."""
+"""The webhook reports every fault of a configuration, with its place."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What Pods have asked of the API server, as the server itself noted it."""
+"""Requests of Pods to the API server, read from its audit log."""
 
 from datetime import datetime
 from typing import Any

@@ -1,8 +1,9 @@
-"""What kube-proxy and a cloud's load balancer are elsewhere: the addresses of Services lead to their endpoints.
+"""Balancer of the cluster, in place of kube-proxy and a cloud: forwards the addresses of Services to endpoints.
 
-Every Service with a cluster IP is served at it; one of type LoadBalancer also at an address of `LOAD_BALANCERS`, which
-is written to its status. As with kube-proxy, a new connection goes to a ready endpoint, or to a terminating one that
-still serves where none is ready, and is reset where there is none; what one endpoint refuses is not tried at another.
+Every Service with a cluster IP is served at this address. A Service of type LoadBalancer is also served at an
+address of `LOAD_BALANCERS`, which the balancer writes to its status. As with kube-proxy, a new connection goes to a
+ready endpoint, or, if none is ready, to a terminating endpoint that still serves; if there is none, the connection is
+reset. If one endpoint refuses a connection, no other endpoint is tried.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""What a cluster can be asked to do while it runs: the messages, which both ends share."""
+"""Orders to a running cluster: messages that the sender and the cluster share."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal

@@ -1,4 +1,4 @@
-"""What a running cluster leaves on disk for those that use it, and whether it is alive."""
+"""State of a running cluster on disk: its files for users, and the process that owns it."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Which local program stands for an image."""
+"""Images of the cluster: the local program that each image name stands for."""
 
 import shutil
 import sys

@@ -1,4 +1,4 @@
-"""What a Pod's containers share, a network namespace with an address of its own, and how a process is started in it."""
+"""Sandbox of a Pod: a network namespace with an address of its own, and the start of processes in it."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What a kubelet reports about a Pod, from the states of its containers; no I/O."""
+"""Status of a Pod as a kubelet reports it, derived from the states of its containers; no I/O."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What is built is whole, built once, and its absence has a reason."""
+"""Each program is built completely and once, and a build that is impossible reports the reason."""
 
 import threading
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the kubelet and the balancer decide, without a cluster."""
+"""The kubelet and the balancer of the cluster decide as real ones do."""
 
 from pathlib import Path
 from typing import Any

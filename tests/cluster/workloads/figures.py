@@ -1,9 +1,9 @@
-"""What the program takes on a real API server, with two controllers and two HAProxy instances as Pods.
+"""Measurements of the program on a real API server, with two controllers and two HAProxy instances as Pods.
 
-    python -m tests.cluster.workloads.figures [--sizes 1000,10000] [--changes 100] [--failovers 3] [--rest 60] [--json FILE]
+    python -m tests.cluster.workloads.figures [--sizes 1000,10000] [--changes 100] [--failovers 3] [--rest 60] [--json]
 
-Each Ingress has a host, a Service and an EndpointSlice of its own. All intervals of the configuration are the default
-ones; the lease lasts 4 seconds, so that there is less to wait for.
+Each Ingress has a host, a Service and an EndpointSlice of its own. All intervals of the configuration have their
+defaults. The lease lasts 4 seconds, so that a failover takes less time.
 """
 
 import argparse

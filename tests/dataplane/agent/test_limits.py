@@ -1,4 +1,4 @@
-"""Who may ask an agent, and how often."""
+"""An agent accepts requests from clients with an allowed name, at a limited rate."""
 
 import pytest
 

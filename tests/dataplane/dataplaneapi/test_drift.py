@@ -1,4 +1,4 @@
-"""What another process does to a process behind a Data Plane API is found, counted, and put right."""
+"""Drift of a process behind a Data Plane API is found, counted and repaired."""
 
 from collections.abc import Callable
 

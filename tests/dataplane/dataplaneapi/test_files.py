@@ -1,4 +1,4 @@
-"""Where a Data Plane API keeps files, and by which names."""
+"""Files are stored in a Data Plane API under names that no version changes, before the files that refer to them."""
 
 import pytest
 from hypothesis import given

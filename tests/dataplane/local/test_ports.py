@@ -1,4 +1,4 @@
-"""Which addresses a configuration listens on, and whether they can be had."""
+"""Addresses that a configuration cannot listen on are found by binding them, or in the output of HAProxy."""
 
 import socket
 from pathlib import Path

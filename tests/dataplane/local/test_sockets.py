@@ -1,4 +1,4 @@
-"""Where sockets go."""
+"""Sockets are in the directory of their instance, or, if HAProxy cannot use its path, in a private one."""
 
 import stat
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a supervisor makes of processes that die, hang, or still load, at the worst moment."""
+"""A supervisor recovers from processes that crash, hang or still load, from lost files, and from a full disk."""
 
 import errno
 import os

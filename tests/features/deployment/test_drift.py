@@ -1,4 +1,4 @@
-"""What hands change on an instance is noticed and put right, whatever the templates do meanwhile."""
+"""Manual changes on an instance are found and repaired, even while deployments go on or templates fail."""
 
 from pathlib import Path
 

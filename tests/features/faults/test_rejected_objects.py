@@ -1,4 +1,4 @@
-"""What HAProxy serves of objects that are rejected: their last good version as a whole, or nothing."""
+"""HAProxy serves the last good version of a rejected object completely, or nothing of the object."""
 
 import base64
 import ssl

@@ -1,4 +1,4 @@
-"""Which address of a pool each Gateway has."""
+"""Each Gateway gets an address of the pool and keeps it, and no two Gateways share a requested one."""
 
 from typing import Any
 

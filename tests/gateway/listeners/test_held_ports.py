@@ -1,4 +1,4 @@
-"""Which Gateway has a port, as the whole of all Gateways says it, and what it costs to say it."""
+"""The oldest Gateway with a listener for a port holds it, at a cost that is linear in the number of Gateways."""
 
 from collections.abc import Callable, Iterable
 from functools import partial

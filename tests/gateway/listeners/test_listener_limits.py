@@ -1,4 +1,4 @@
-"""How many listeners the ListenerSets of a namespace may add to a Gateway of another one."""
+"""ListenerSets of one namespace can add a limited number of listeners to a Gateway."""
 
 from typing import Any
 

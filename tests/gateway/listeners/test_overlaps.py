@@ -1,4 +1,4 @@
-"""What the status says of listeners that depend on each other, and on their Gateway."""
+"""The status reports overlapping listeners, unresolved references, and the listeners of a rejected Gateway."""
 
 from itertools import combinations
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which ports listeners may have: those that are allowed, not reserved, and free."""
+"""Listeners get only ports that are allowed, not reserved, and free."""
 
 import pytest
 

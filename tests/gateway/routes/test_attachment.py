@@ -1,4 +1,4 @@
-"""Which listeners a route is attached to, and why it is not."""
+"""A route is attached to the listeners that accept it, and gets a reason from each of the others."""
 
 import itertools
 from typing import Any

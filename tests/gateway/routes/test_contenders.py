@@ -1,4 +1,4 @@
-"""Which contenders a question returns, and in which order."""
+"""A query returns the contenders of a domain, the oldest first."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which HTTPRoutes and GRPCRoutes are displaced by older ones, and what the decision costs."""
+"""HTTPRoutes and GRPCRoutes are displaced by older ones of the other kind, at a linear cost."""
 
 import itertools
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What HAProxy says of the reduced configuration is what it says of the whole one."""
+"""HAProxy accepts a reduced configuration if, and only if, it accepts the complete one."""
 
 from pathlib import Path
 

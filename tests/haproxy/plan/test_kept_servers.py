@@ -1,4 +1,4 @@
-"""What a rollback keeps of the servers of a rejected configuration."""
+"""A rollback keeps the servers of a rejected configuration, and undoes its other data."""
 
 from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation

@@ -1,4 +1,4 @@
-"""How the entries of maps, and of the lists of ACLs, change: by which operations, and when a reload has to."""
+"""Entries of maps and of ACL lists change by runtime operations, and by a reload if no command can express them."""
 
 import pytest
 from hypothesis import given

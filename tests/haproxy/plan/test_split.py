@@ -1,4 +1,4 @@
-"""What of a change goes ahead of the reload, and what waits for it."""
+"""Runtime changes go ahead of a reload, except those that depend on changes that need the reload."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache

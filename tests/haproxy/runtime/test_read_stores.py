@@ -1,4 +1,4 @@
-"""What differs between the lists of ACLs that a process has and the files of its generation."""
+"""Differences between the ACL lists of a process and the files of its generation are found."""
 
 import pytest
 

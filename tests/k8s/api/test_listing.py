@@ -1,4 +1,4 @@
-"""What is asked of the server, and what is left to us."""
+"""The client sends the server the selectors that it supports, and compares the other fields itself."""
 
 import pytest
 

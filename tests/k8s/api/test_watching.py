@@ -1,4 +1,4 @@
-"""When a watch asks again, by a virtual clock."""
+"""A watch continues after each failure, with growing delays and without a gap in its events; on a virtual clock."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""What those rely on who come from another controller, and what no single answer shows."""
+"""Rate limits and canaries from another controller work over several requests and changes."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""How often annotations may have a server checked: each check takes processor time that all share."""
+"""Annotations cannot make server checks too frequent, since each check takes processor time that all share."""
 
 from typing import Final
 

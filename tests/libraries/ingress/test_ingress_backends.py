@@ -1,4 +1,4 @@
-"""Which endpoints stand behind a route."""
+"""A backend has the endpoints of its Service, up to a limit, and an unknown Service or port is answered with 503."""
 
 import re
 from collections.abc import Iterable

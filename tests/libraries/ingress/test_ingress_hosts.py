@@ -1,4 +1,4 @@
-"""Which host goes where, default backends, classes, and who wins a conflict."""
+"""Requests are routed by host, then to default backends; of two conflicting Ingresses, the older one wins."""
 
 import pytest
 

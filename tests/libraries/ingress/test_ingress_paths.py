@@ -1,4 +1,4 @@
-"""Which path goes where: the path rules of the Ingress API, each asked of a real HAProxy."""
+"""A real HAProxy routes paths by the rules of the Ingress API."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What one change of the cluster costs: how many fragments the shipped libraries render for it."""
+"""A change of the cluster renders only the fragments that depend on it, and the result equals a full render."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

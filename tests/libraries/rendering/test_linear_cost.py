@@ -1,4 +1,4 @@
-"""What an object costs to render grows with its size, and no faster: counted in calls and bytes, not in seconds."""
+"""The cost of rendering an object, counted in calls and bytes, grows no faster than its size."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""What an edge proxy does on the wire: who the client is, what is logged, who is refused, who judges."""
+"""An edge proxy identifies its clients, logs requests, and limits connections and rates, as seen on the wire."""
 
 import http.client
 import json

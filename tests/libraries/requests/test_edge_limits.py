@@ -1,4 +1,4 @@
-"""What the edge bounds, on the wire: streams of HTTP/2, and how long it waits for clients and servers."""
+"""The edge limits the streams of HTTP/2 and the waiting times for clients and servers, as seen on the wire."""
 
 import json
 import socket

@@ -1,4 +1,7 @@
-"""What annotations and fields of routes may have HAProxy connect to; docs/annotations.md has the same as a table."""
+"""Annotations and routes can make HAProxy connect only to endpoints of Services and to allowed addresses.
+
+The table in docs/annotations.md lists these annotations.
+"""
 
 import re
 from pathlib import Path

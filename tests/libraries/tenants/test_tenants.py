@@ -1,4 +1,4 @@
-"""What an object of one namespace cannot take from an older one of another: hosts, paths, and what changes that."""
+"""An object cannot take a host or a path from an older object of another namespace."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which responders HAProxy connects to for certificates of Secrets: only those that the administrator trusts."""
+"""HAProxy connects to OCSP responders for certificates of Secrets only if the administrator trusts them."""
 
 import threading
 from collections.abc import Iterator

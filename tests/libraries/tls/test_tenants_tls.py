@@ -1,4 +1,4 @@
-"""What an object of one namespace cannot take from an older one of another: what TLS clients of a host are shown."""
+"""An object cannot change what TLS clients get for a host of an older object of another namespace."""
 
 import socket
 import ssl

@@ -1,4 +1,4 @@
-"""What HAProxy and the parser quote of a line that derives from a Secret is in no problem."""
+"""No problem quotes a line that derives from a Secret, even if HAProxy or the parser does."""
 
 import base64
 from pathlib import Path

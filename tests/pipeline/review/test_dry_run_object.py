@@ -1,4 +1,4 @@
-"""What is fetched for an object that may never be, how long it may take, and that everything is put back."""
+"""A dry run fetches on-demand objects but nothing over HTTP, has a time limit, and leaves no change behind."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What an instance is made from, as the disk has it."""
+"""A replaced HAProxy binary changes the basis of local instances; a missing binary does not."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the in-process API server answers to which path."""
+"""Routes of the in-process API server: the answer to each path."""
 
 import secrets
 from typing import Any

@@ -1,7 +1,7 @@
 """A Kubernetes API server in process, over TLS on the loopback interface, with faults on demand.
 
-python -m tests.support.api_server.server KUBECONFIG   runs it until its standard input ends; it writes KUBECONFIG, then its
-address to standard output. Objects may then be written by the API, or many at once by POST of a list of them to
+`python -m tests.support.api_server.server KUBECONFIG` runs it until its standard input ends; it writes KUBECONFIG, then
+its address to standard output. Objects may then be written by the API, or many at once by POST of a list of them to
 /_control/objects.
 """
 

@@ -1,4 +1,4 @@
-"""What the in-process API server stores: objects, one version counter, and a log of changes for watches."""
+"""State of the in-process API server: objects, one version counter, and a log of changes for watches."""
 
 import uuid
 from bisect import bisect_right

@@ -1,4 +1,4 @@
-"""What a Data Plane API has behind it: a configuration, stored files, and a process that has loaded them."""
+"""State of the in-process Data Plane API: a configuration, stored files, and a process that has loaded them."""
 
 import hashlib
 import re

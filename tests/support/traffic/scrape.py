@@ -1,4 +1,4 @@
-"""What a running controller answers to Prometheus and to probes."""
+"""Client for the metrics and probes of a running controller."""
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families

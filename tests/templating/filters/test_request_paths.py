@@ -1,4 +1,4 @@
-"""How paths are spelled in maps, and how those of requests are read."""
+"""A path has one spelling in maps, and requests for the path are found under it."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Which unit's file is used where several register one path, and what that costs."""
+"""If several units register one path, the file of the first unit counts, at a nearly linear cost."""
 
 from hypothesis import given
 from hypothesis import strategies as st

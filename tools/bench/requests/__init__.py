@@ -1,1 +1,1 @@
-"""What one request costs HAProxy."""
+"""Benchmark of requests: the cost of one request in HAProxy."""

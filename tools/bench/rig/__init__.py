@@ -1,1 +1,1 @@
-"""What the benchmark runs: controller, cluster, backends and clients."""
+"""Rig of the benchmark: controller, cluster, backends and clients."""

@@ -1,4 +1,4 @@
-"""Where the time of a change went, from lines of a log."""
+"""The timeline of a change, with its steps and their durations, is read from log lines."""
 
 from tools.bench.figures.timeline import SEEN, Trace, read_trace, summarize_traces
 from tools.bench.rig.controller import Line
