@@ -6,8 +6,12 @@ manifests, templates, haproxy.cfg) reports a tuple of all problems.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 import msgspec
+
+INVALID_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""Errors of msgspec for bytes that are not JSON of the requested type; RecursionError for very many levels."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):

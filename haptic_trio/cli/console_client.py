@@ -14,7 +14,7 @@ from haptic_trio.cli.serving.console import ADDRESS_NAME, TOKEN_NAME
 from haptic_trio.console.protocol import PROTOCOL
 from haptic_trio.console.site import STREAM
 from haptic_trio.console.stream import NOT_ALLOWED
-from haptic_trio.errors import HapticError
+from haptic_trio.errors import INVALID_JSON, HapticError
 
 CONNECT_LIMIT = 10.0
 CLOSE_LIMIT = 2.0
@@ -89,6 +89,8 @@ class _mapped:  # noqa: N801  used as a keyword
             raise NoConsoleError(f"the console closed the connection: {reason or 'it ended'}{hint}") from error
         if isinstance(error, trio.TooSlowError):
             raise NoConsoleError("the console does not answer in time") from error
+        if isinstance(error, INVALID_JSON):
+            raise NoConsoleError(f"the answer is not from a console: {error}") from error
 
 
 @asynccontextmanager

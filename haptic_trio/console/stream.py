@@ -26,7 +26,7 @@ from haptic_trio import __version__
 from haptic_trio.console.protocol import PROTOCOL
 from haptic_trio.console.tasks import read_tasks
 from haptic_trio.console.watched import Watched
-from haptic_trio.errors import HapticError
+from haptic_trio.errors import INVALID_JSON, HapticError
 
 HELLO_LIMIT = 5.0
 SEND_LIMIT = 30.0
@@ -108,7 +108,7 @@ class Viewers:
                 return False
         try:
             hello = msgspec.json.decode(text, type=Hello)
-        except msgspec.DecodeError:
+        except INVALID_JSON:
             return False
         return hello.hello == PROTOCOL and hmac.compare_digest(hello.token.encode(), self._token)
 
@@ -139,7 +139,7 @@ class _Viewer:
             while True:
                 try:
                     request = msgspec.json.decode(await self._socket.receive_text(), type=Request)
-                except (WebSocketDisconnect, KeyError, msgspec.DecodeError):
+                except (WebSocketDisconnect, KeyError, *INVALID_JSON):
                     break
                 if request.follow is not None:
                     self._request, self._seen, self._sent = request, request.since, {}

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from haptic_trio.errors import HapticError
+from haptic_trio.errors import INVALID_JSON, HapticError
 from haptic_trio.k8s.resource import ResourceType
 
 
@@ -130,7 +130,7 @@ def error_of(what: str, status: int, body: bytes, retry_after: str = "") -> ApiE
     """
     try:
         status_object = _STATUS.decode(body)
-    except msgspec.MsgspecError:
+    except INVALID_JSON:
         status_object = _Status(message=body[:200].decode(errors="replace").strip())
     status = status or status_object.code
     kind = _BY_STATUS.get(status, ServerFailedError if status >= 500 else ApiError)

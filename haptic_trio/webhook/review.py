@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
-from haptic_trio.errors import HapticError
+from haptic_trio.errors import INVALID_JSON, HapticError
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
 
 API_VERSION: Final = "admission.k8s.io/v1"
@@ -85,8 +85,7 @@ def decode_review(body: bytes | bytearray) -> Request:
     """Return the request in *body*; raises `ReviewError`."""
     try:
         review = _DECODER.decode(body)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
-        # UnicodeError: text that is not UTF-8 is detected when it becomes a `str`.
+    except INVALID_JSON as exc:
         raise ReviewError(f"the body is not an {_KIND}: {exc}") from exc
     if (review.api_version, review.kind) != (API_VERSION, _KIND):
         raise ReviewError(f"unsupported {review.kind} of {review.api_version} (expected {_KIND} of {API_VERSION})")

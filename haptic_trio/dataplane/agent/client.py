@@ -32,6 +32,7 @@ from haptic_trio.dataplane.endpoint import (
     PatchRejectedError,
     PortsUnavailableError,
 )
+from haptic_trio.errors import INVALID_JSON
 from haptic_trio.http1 import HttpTransport
 
 CONNECT_LIMIT: Final = 5.0
@@ -153,7 +154,7 @@ class AgentClient:
     async def _decode(self, kind: type[T], path: str, answer: bytes) -> T:
         try:
             return await trio.to_thread.run_sync(partial(msgspec.json.decode, answer, type=kind))
-        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        except INVALID_JSON as exc:
             raise AgentAnswerError(self.address.name, f"{path}: {exc}") from exc
 
     async def _send(
@@ -204,7 +205,7 @@ class AgentClient:
         name = self.address.name
         try:
             answer = msgspec.json.decode(body, type=ErrorAnswer)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except INVALID_JSON:
             words = body[:MESSAGE_LENGTH].decode(errors="replace")
             return AgentAnswerError(name, f"{called}: {status} {words}".rstrip())
         if answer.code in _CONFLICTS:

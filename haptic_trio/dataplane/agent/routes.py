@@ -29,7 +29,7 @@ from haptic_trio.dataplane.agent.messages import (
     PatchRequest,
     StageRequest,
 )
-from haptic_trio.errors import HapticError
+from haptic_trio.errors import INVALID_JSON, HapticError
 
 HEARTBEAT: Final = 15.0
 """Seconds without an event after which a heartbeat is sent."""
@@ -148,7 +148,7 @@ async def _read_json(request: Request, kind: type[T], limit: int) -> T:
     try:
         # A complete manifest has hundreds of kilobytes.
         return await trio.to_thread.run_sync(partial(msgspec.json.decode, body, type=kind))
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+    except INVALID_JSON as exc:
         code = ErrorCode.TRUNCATED if "truncated" in str(exc) else ErrorCode.BAD_REQUEST
         raise RequestRejectedError(HTTPStatus.BAD_REQUEST, code, str(exc), hint="see docs/agent.md") from exc
 

@@ -11,6 +11,7 @@ import msgspec
 import trio
 
 from haptic_trio.dataplane.endpoint import EndpointError, EndpointTimeoutError, EndpointUnreachableError
+from haptic_trio.errors import INVALID_JSON
 from haptic_trio.http1 import HttpTransport
 
 REQUEST_LIMIT: Final = 30.0
@@ -163,7 +164,7 @@ class ApiClient:
         """Decode the JSON of *answer* as *kind*; raises ApiAnswerError."""
         try:
             return msgspec.json.decode(answer.content, type=kind)
-        except msgspec.DecodeError as exc:
+        except INVALID_JSON as exc:
             raise ApiAnswerError(self.endpoint, f"{path}: {exc}") from exc
 
     async def _exchange(self, request: httpx.Request, auth: httpx.Auth, called: str) -> tuple[int, bytes, str]:
@@ -241,6 +242,6 @@ def _reason(error: BaseException) -> str:
 def _read_message(body: bytes) -> str:
     try:
         message = msgspec.json.decode(body, type=_Message).message
-    except msgspec.DecodeError:
+    except INVALID_JSON:
         message = body.decode(errors="replace")
     return message.strip()[:MESSAGE_LENGTH]

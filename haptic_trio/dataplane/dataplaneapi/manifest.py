@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from haptic_trio.dataplane.dataplaneapi.storage import Place, StoredFile
+from haptic_trio.errors import INVALID_JSON
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, digest_of
 
 FORMAT: Final = 2
@@ -64,7 +65,7 @@ def decode_manifest(data: bytes) -> Manifest:
     """Read a manifest; a damaged one, or one of another format, is `NOTHING`."""
     try:
         manifest = msgspec.json.decode(data, type=Manifest)
-    except msgspec.DecodeError:
+    except INVALID_JSON:
         return NOTHING
     return manifest if manifest.format == FORMAT else NOTHING
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from haptic_trio.errors import INVALID_JSON
 from haptic_trio.fleet.model import (
     GroupKey,
     InstanceRecord,
@@ -107,7 +108,7 @@ def read_record(pod: Resource) -> InstanceRecord | None:
         return None
     try:
         record = msgspec.json.decode(content, type=InstanceRecord)
-    except msgspec.MsgspecError:
+    except INVALID_JSON:
         return None
     return record if record.id == pod["metadata"]["name"] else None
 

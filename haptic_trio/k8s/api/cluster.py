@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import trio
 
-from haptic_trio.errors import Problem
+from haptic_trio.errors import INVALID_JSON, Problem
 from haptic_trio.k8s.api.auth import Load
 from haptic_trio.k8s.api.connection import JSON, Connection, MakeClient, make_client
 from haptic_trio.k8s.api.decode import decode_object
@@ -221,7 +221,7 @@ class ApiCluster:
         body = await self._request(method, served, ref, content, path=path, params=params, content_type=content_type)
         try:
             return decode_object(body, served)
-        except msgspec.MsgspecError as error:
+        except INVALID_JSON as error:
             raise ServerFailedError(f"{method} {ref}", f"the answer is no object: {error}") from error
 
     async def _probe(self) -> None:

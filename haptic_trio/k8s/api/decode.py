@@ -47,23 +47,23 @@ _EVENT: Final = msgspec.json.Decoder(RawEvent)
 
 
 def decode_page(body: bytes) -> Page:
-    """Return what *body* holds; raises `msgspec.MsgspecError`."""
+    """Return what *body* holds; raises an error of `INVALID_JSON`."""
     return _PAGE.decode(body)
 
 
 def decode_object(body: bytes | msgspec.Raw, served: ServedKind) -> Resource:
-    """Return the object in *body*; raises `msgspec.MsgspecError`."""
+    """Return the object in *body*; raises an error of `INVALID_JSON`."""
     return completed(_OBJECT.decode(body), served)
 
 
 def decode_objects(items: Sequence[msgspec.Raw], served: ServedKind) -> list[Resource]:
-    """Return the objects in *items*; raises `msgspec.MsgspecError`."""
+    """Return the objects in *items*; raises an error of `INVALID_JSON`."""
     with _collector_paused():
         return [completed(_OBJECT.decode(item), served) for item in items]
 
 
 def decode_events(lines: bytes) -> list[RawEvent]:
-    """Return the events in *lines*, each of which is complete; raises `msgspec.MsgspecError`."""
+    """Return the events in *lines*, each of which is complete; raises an error of `INVALID_JSON`."""
     with _collector_paused():
         return _EVENT.decode_lines(lines)
 

@@ -5,6 +5,7 @@ from difflib import get_close_matches
 import msgspec
 import trio
 
+from haptic_trio.errors import INVALID_JSON
 from haptic_trio.k8s.api.connection import Connection
 from haptic_trio.k8s.errors import AbsentKindError, MissingError, ServerFailedError
 from haptic_trio.k8s.resource import ResourceType
@@ -88,7 +89,7 @@ class Discovery:
                 return {}
             try:
                 resources = _RESOURCES.decode(body).resources
-            except msgspec.MsgspecError as error:
+            except INVALID_JSON as error:
                 failed = ServerFailedError(
                     f"discover {api_version}",
                     f"the answer is no list of resources: {error}. Is this the address of a Kubernetes API server?",

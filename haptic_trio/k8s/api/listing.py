@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-import msgspec
 import trio
 
+from haptic_trio.errors import INVALID_JSON
 from haptic_trio.k8s.api.connection import JSON, Connection
 from haptic_trio.k8s.api.decode import decode_objects, decode_page
 from haptic_trio.k8s.api.discovery import ServedKind
@@ -101,7 +101,7 @@ async def list_objects(
                 decoded = decode_objects(items[start : start + _SLICE], served)
                 objects += (query.reduced(resource) for resource in decoded if query.matches(resource))
                 await trio.lowlevel.checkpoint()
-        except msgspec.MsgspecError as error:
+        except INVALID_JSON as error:
             raise ServerFailedError(what, f"the answer is no list: {error}") from error
         if not page.metadata.continuation:
             return tuple(objects), page.metadata.resourceVersion

@@ -5,9 +5,9 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Final
 
 import httpx
-import msgspec
 import trio
 
+from haptic_trio.errors import INVALID_JSON
 from haptic_trio.k8s.api.connection import Connection
 from haptic_trio.k8s.api.decode import RawEvent, decode_events
 from haptic_trio.k8s.api.discovery import ServedKind
@@ -66,7 +66,7 @@ class _Batches:
         except httpx.ReadTimeout:
             # The server may be gone: a new request will show it.
             pass
-        except msgspec.MsgspecError as error:
+        except INVALID_JSON as error:
             raise ServerFailedError(self._what, f"the answer is no stream of events: {error}") from error
         raise StopAsyncIteration
 

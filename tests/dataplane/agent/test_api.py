@@ -248,6 +248,7 @@ async def test_paths_in_the_address_lead_nowhere(tmp_path: Path) -> None:
         (b'{"generation": "../../x"}', ErrorCode.BAD_REQUEST),
         (b'{"generation": 5}', ErrorCode.BAD_REQUEST),
         (b"{" * 20000, ErrorCode.BAD_REQUEST),
+        (b'{"x":' + b"[" * 20000, ErrorCode.BAD_REQUEST),
     ],
 )
 async def test_what_is_no_request_is_rejected(tmp_path: Path, body: bytes, code: ErrorCode) -> None:

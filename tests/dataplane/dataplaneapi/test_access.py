@@ -112,13 +112,22 @@ async def test_encoded_answer_is_rejected() -> None:
             await client.get("/info")
 
 
-@pytest.mark.parametrize("body", [b"<html>", b'{"info": []}', b""])
+@pytest.mark.parametrize("body", [b"<html>", b'{"info": []}', b"", b'{"api": "\xff"}', b'{"x":' + b"[" * 20_000])
 async def test_answer_that_is_no_json_of_that_shape_is_rejected(body: bytes) -> None:
     api = FakeDataplaneApi()
     api.before = answers("GET", "/info", Response(body))
 
     async with open_endpoint(api) as endpoint:
         with pytest.raises(ApiAnswerError, match="/info"):
+            await endpoint.describe()
+
+
+async def test_error_with_very_many_levels_is_an_error_with_its_status() -> None:
+    api = FakeDataplaneApi()
+    api.before = answers("GET", "/info", Response(b'{"x":' + b"[" * 20_000, status_code=500))
+
+    async with open_endpoint(api) as endpoint:
+        with pytest.raises(ApiStatusError, match="500"):
             await endpoint.describe()
 
 

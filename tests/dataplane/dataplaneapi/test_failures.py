@@ -310,7 +310,13 @@ async def test_damaged_manifest_makes_the_running_generation_unknown() -> None:
     await deploy(api, desired)
     note = json.loads(api.stores["general"]["haptic-trio.json"])
 
-    for damaged in (b"{", json.dumps({**note, "format": 99}).encode(), json.dumps({**note, "text": "AAAA"}).encode()):
+    deep = b'{"x":' + b"[" * 20_000
+    for damaged in (
+        b"{",
+        deep,
+        json.dumps({**note, "format": 99}).encode(),
+        json.dumps({**note, "text": "AAAA"}).encode(),
+    ):
         api.stores["general"]["haptic-trio.json"] = damaged
         async with open_endpoint(api) as endpoint:
             assert await endpoint.fetch_running() is None

@@ -240,3 +240,4 @@ def test_retry_after_is_understood_in_seconds(header: str, seconds: float | None
 
 def test_unknown_status_is_a_plain_error() -> None:
     assert type(error_of("x", 418, b"")) is ApiError
+    assert type(error_of("x", 403, b'{"x":' + b"[" * 20_000)) is ForbiddenError

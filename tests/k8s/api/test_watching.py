@@ -338,23 +338,24 @@ async def test_events_are_the_same_however_they_are_cut_into_chunks(autojump_clo
     assert seen == [Listed(()), *(Upserted(each) for each in objects)]
 
 
-@pytest.mark.parametrize("body", [b"<html>\n", b'{"type":"ADDED"}\n', b"[]\n", b'{"type":"ADDED","object":1}\n'])
+DEEP = b'{"metadata":{"resourceVersion":"1"},"items":[],"x":' + b"[" * 5_000 + b"]" * 5_000 + b"}"
+NO_WATCH = b'<html>\n|{"type":"ADDED"}\n|[]\n|{"type":"ADDED","object":1}\n|{"type":"ADDED","object":{"\xff":1}}\n'
+
+
+@pytest.mark.parametrize("body", [*NO_WATCH.split(b"|"), b'{"type":"ADDED","object":' + DEEP + b"}\n"], ids=range(6))
 async def test_answer_that_is_no_watch_is_reported_and_asked_for_again(autojump_clock: MockClock, body: bytes) -> None:
     def respond(request: httpx.Request) -> httpx.Response:
         return stream(body, seconds=0) if is_watch(request) else answer(EMPTY)
 
-    reports = Reports()
-    server = ScriptedServer(respond)
+    reports, server = Reports(), ScriptedServer(respond)
     async with watching(server, reports):
         await trio.sleep(10)
         assert "no stream of events" in reports.messages
     assert len(server.times("watch=true")) > 2
 
 
-@pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}", b'{"items":[1]}', b""])
-async def test_answer_that_is_no_list_is_reported_and_never_taken_for_empty(
-    autojump_clock: MockClock, body: bytes
-) -> None:
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}", b'{"items":[1]}', b"", pytest.param(DEEP, id="deep")])
+async def test_answer_that_is_no_list_is_never_taken_for_empty(autojump_clock: MockClock, body: bytes) -> None:
     server = ScriptedServer(lambda _request: httpx.Response(200, content=body))
     reports = Reports()
     async with watching(server, reports) as seen:
@@ -387,9 +388,10 @@ async def test_a_kind_that_is_forbidden_does_not_end_streaming_for_all(autojump_
     assert len(server.times("limit=500")) == len(server.times("sendInitialEvents"))
 
 
-async def test_an_answer_about_kinds_that_makes_no_sense_is_reported_and_asked_again(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize("text", ["<html>", pytest.param(DEEP.decode(), id="deep")])
+async def test_an_answer_about_kinds_that_makes_no_sense_is_reported(autojump_clock: MockClock, text: str) -> None:
     server = ScriptedServer(lambda request: stream(seconds=1000) if is_watch(request) else answer(EMPTY))
-    server.discovery = [httpx.Response(200, text="<html>") for _ in range(3)]
+    server.discovery = [httpx.Response(200, text=text) for _ in range(3)]
     reports = Reports()
     async with watching(server, reports) as seen:
         await reports.wait(lambda reports: "the answer is no list of resources" in reports.messages)
