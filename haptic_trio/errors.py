@@ -5,6 +5,7 @@ there is one, and a hint. Every check of input (configuration,
 manifests, templates, haproxy.cfg) reports a tuple of all problems.
 """
 
+import os
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -60,3 +61,20 @@ def leaves_of(error: BaseException) -> Iterator[BaseException]:
             yield from leaves_of(inner)
     else:
         yield error
+
+
+def text_of(error: BaseException) -> str:
+    """Return what *error* says, without the notation of Python; of a group, what the errors in it say."""
+    return "; ".join(dict.fromkeys(map(_text_of_leaf, leaves_of(error))))
+
+
+def _text_of_leaf(error: BaseException) -> str:
+    text, name = str(error), type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        paths = (error.filename, error.filename2)
+        place = " -> ".join(os.fsdecode(path) for path in paths if isinstance(path, str | bytes | os.PathLike))
+        return f"{place}: {error.strerror}" if place else error.strerror
+    if isinstance(error, HapticError | OSError):
+        return text or name
+    # Messages of bugs are often just a value, such as the key that is missing.
+    return f"{name}: {text}" if text else name

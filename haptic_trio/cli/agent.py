@@ -27,7 +27,7 @@ from haptic_trio.dataplane.local.instance import LocalAgent
 from haptic_trio.dataplane.local.lost_files import LastingSupervisor, keep_directory
 from haptic_trio.dataplane.local.process import find_record
 from haptic_trio.dataplane.local.supervisor import OnExit
-from haptic_trio.errors import HapticError, leaves_of
+from haptic_trio.errors import HapticError, text_of
 from haptic_trio.health import serve_app
 from haptic_trio.logs import configure_logs, get_logger
 from haptic_trio.slow_steps import log_slow_steps
@@ -341,8 +341,7 @@ async def run_agent(
 
 
 def _listen_error(address: str, group: BaseExceptionGroup[OSError]) -> AgentListenError:
-    first = next(leaves_of(group))
-    return AgentListenError(f"cannot listen on {address}: {getattr(first, 'strerror', None) or first}")
+    return AgentListenError(f"cannot listen on {address}: {text_of(group)}")
 
 
 def _find_master_socket(state_dir: Path) -> Path | None:

@@ -52,7 +52,7 @@ from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.dataplane.local.directory_lock import lock_directory
 from haptic_trio.dataplane.local.supervisor import OnExit
 from haptic_trio.deployment.pods import PodEndpoints
-from haptic_trio.errors import HapticError, Problem, leaves_of
+from haptic_trio.errors import HapticError, Problem, text_of
 from haptic_trio.health import make_app, serve_app
 from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.logs import configure_logs, get_logger
@@ -312,7 +312,7 @@ async def _run_locked(
                         addresses = await serving.start(serve_app, app, options.listen)
                     except* OSError as group:
                         raise ListenError(
-                            f"cannot listen on {options.listen}: {_reason_of(group)}; select another port with --listen"
+                            f"cannot listen on {options.listen}: {text_of(group)}; select another port with --listen"
                         ) from group
                     log.info("health and metrics are served", addresses=addresses)
                     console.announce(addresses)
@@ -352,11 +352,6 @@ def _tune_interpreter() -> None:
     # A render makes many small objects, hardly any of them in cycles. With the default threshold of 700, garbage
     # collection takes a fifth of the time.
     gc.set_threshold(10_000, 10, 3)
-
-
-def _reason_of(error: BaseException) -> str:
-    first = next(leaves_of(error))
-    return getattr(first, "strerror", None) or str(first)
 
 
 def _status_access(options: ServeOptions, server: ApiCluster | None, identity: str) -> StatusAccess | None:

@@ -19,7 +19,7 @@ from haptic_trio.dataplane.endpoint import Endpoint, EndpointTimeoutError, Ports
 from haptic_trio.dataplane.sync import WaitNewer
 from haptic_trio.deployment.rounds import Rounds, Target
 from haptic_trio.deployment.verification import Verification
-from haptic_trio.errors import HapticError
+from haptic_trio.errors import HapticError, text_of
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
@@ -245,7 +245,7 @@ async def _sync_one(
             InstanceFailed(
                 correlation=deployment.correlation,
                 endpoint=endpoint.name,
-                error=str(error),
+                error=text_of(error),
                 seconds=trio.current_time() - began,
             )
         )

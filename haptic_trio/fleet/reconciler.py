@@ -16,7 +16,7 @@ from typing import TypeAlias
 import msgspec
 import trio
 
-from haptic_trio.errors import HapticError
+from haptic_trio.errors import HapticError, text_of
 from haptic_trio.fleet.duplicates import DuplicateWindow
 from haptic_trio.fleet.group_pass import GroupPass
 from haptic_trio.fleet.group_state import RETRY_BASE, RETRY_JITTER, RETRY_MAX, CreateGate
@@ -231,7 +231,7 @@ class FleetReconciler:
                     self._states.state_of(record.key).track(record, self._clock())
                 await self._find_orphans(self._groups() or {})
             except (HapticError, OSError) as exc:
-                self._log.warning("cannot take over the fleet yet, will retry", error=str(exc))
+                self._log.warning("cannot take over the fleet yet, will retry", error=text_of(exc))
                 await trio.sleep(limiter.next_retry(""))
             else:
                 break

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import trio
 
-from haptic_trio.errors import HapticError
+from haptic_trio.errors import HapticError, text_of
 from haptic_trio.fleet.model import GroupSpec, InstanceRecord, NotLeaderError, ProviderStatus, Reason, RetryableError
 from haptic_trio.fleet.provider import NotifyDrain, NotifyError, Provider
 from haptic_trio.fleet.store import Store
@@ -124,7 +124,7 @@ class GuardedEffects:
 
     def notify_error(self, record: InstanceRecord, error: Exception) -> None:
         """Report *error* of an operation on *record*."""
-        message = str(error) or type(error).__name__
+        message = text_of(error)
         if self._notify_error is not None:
             self._notify_error(str(record.key), record.id, message)
         else:

@@ -10,6 +10,7 @@ import msgspec
 import trio
 
 from haptic_trio.dataplane.disk import fsync_directory, replace_file
+from haptic_trio.errors import text_of
 from haptic_trio.fleet.model import InstanceRecord
 from haptic_trio.logs import get_logger
 
@@ -50,7 +51,7 @@ class FileStore:
             try:
                 record = msgspec.json.decode(path.read_bytes(), type=InstanceRecord)
             except msgspec.MsgspecError as exc:
-                self._log.warning("ignored the unreadable record of an instance", path=str(path), error=str(exc))
+                self._log.warning("ignored the unreadable record of an instance", path=str(path), error=text_of(exc))
                 continue
             if path == self._path_of(record.id):
                 records.append(record)

@@ -8,7 +8,7 @@ import trio
 
 from haptic_trio.backoff import Backoff
 from haptic_trio.channels import ConfigSeen, EventBuffer, Latest
-from haptic_trio.errors import HapticError, Problem, leaves_of
+from haptic_trio.errors import HapticError, Problem, leaves_of, text_of
 from haptic_trio.k8s.client import Client, Deleted, Listed, Selection, Upserted, WatchEvent
 from haptic_trio.k8s.resource import Resource, ResourceType
 from haptic_trio.messages import ProblemsReported
@@ -47,7 +47,7 @@ async def run_config_watch(
                     )
                     nursery.start_soon(_follow, client, selection, partial(see, resource_type))
         except* (HapticError, OSError) as group:
-            problems = tuple(Problem(message=str(error) or repr(error)) for error in leaves_of(group))
+            problems = tuple(Problem(message=text_of(error)) for error in leaves_of(group))
             events.record(ProblemsReported(source=f"watch of {CONFIG_MAPS}", problems=problems))
         # The watches have failed, or they have ended with the cluster.
         await trio.sleep(backoff.next())

@@ -7,7 +7,7 @@ from typing import Final
 import trio
 
 from haptic_trio.backoff import Backoff
-from haptic_trio.errors import HapticError, Problem, leaves_of
+from haptic_trio.errors import HapticError, Problem, leaves_of, text_of
 from haptic_trio.k8s.shared_watches import SharedWatches
 from haptic_trio.messages import ConfigChanged, IterationEnded, ProblemsReported
 from haptic_trio.stages.config_watch import run_config_watch
@@ -96,5 +96,5 @@ async def _run_iterations(process: Process, watches: SharedWatches) -> None:
 
 def _failure(number: int, group: BaseExceptionGroup[Exception], delay: float) -> ProblemsReported:
     hint = f"next attempt in {delay:g} s" if delay else ""
-    problems = [Problem(message=str(error) or repr(error), hint=hint) for error in leaves_of(group)]
+    problems = [Problem(message=text_of(error), hint=hint) for error in leaves_of(group)]
     return ProblemsReported(source=f"iteration {number}", problems=tuple(problems))

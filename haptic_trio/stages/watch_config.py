@@ -8,7 +8,7 @@ import trio
 from haptic_trio.backoff import Backoff
 from haptic_trio.channels import ConfigSeen, EventBuffer, Latest
 from haptic_trio.config.load import LoadedConfig
-from haptic_trio.errors import HapticError, Problem, ProblemsError, leaves_of
+from haptic_trio.errors import HapticError, Problem, ProblemsError, leaves_of, text_of
 from haptic_trio.messages import ConfigChanged, ConfigInvalid
 from haptic_trio.pipeline.rejection.errors import RejectedError, UndecidedError
 from haptic_trio.stages.process import Load
@@ -107,7 +107,7 @@ class _Trial:
 def _problems_of(error: BaseException) -> tuple[Problem, ...]:
     if isinstance(error, RejectedError | ProblemsError):
         return error.problems
-    return (Problem(message=str(error) or repr(error)),)
+    return (Problem(message=text_of(error)),)
 
 
 async def _load(candidate: ConfigSeen, load: Load, running: str, report: Report) -> LoadedConfig | None:

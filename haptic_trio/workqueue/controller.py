@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 import msgspec
 import trio
 
-from haptic_trio.errors import HapticError
+from haptic_trio.errors import HapticError, text_of
 from haptic_trio.logs import Logger, get_logger
 from haptic_trio.workqueue.limiter import ExponentialLimiter
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
@@ -282,7 +282,7 @@ class Controller(Generic[K]):
         self._log.warning(
             message,
             controller=self.name,
-            error="time limit exceeded" if error is None else repr(error),
+            error="time limit exceeded" if error is None else text_of(error),
             exc_info=None if is_expected else error,
             **fields,
         )

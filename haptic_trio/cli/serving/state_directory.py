@@ -5,6 +5,7 @@ from pathlib import Path
 
 import trio
 
+from haptic_trio.errors import text_of
 from haptic_trio.logs import get_logger
 
 SCRATCH_NAME = "scratch"
@@ -35,7 +36,7 @@ async def keep_directories(state: Path) -> None:
             made = await trio.to_thread.run_sync(_make_missing, state)
         except OSError as exc:
             if str(exc) != failure:
-                log.warning("cannot create the state directory", path=str(state), error=str(exc))
+                log.warning("cannot create the state directory", path=str(state), error=text_of(exc))
             failure = str(exc)
             continue
         failure = ""

@@ -13,6 +13,7 @@ from haptic_trio.dataplane.agent.messages import AgentEvent, EventKind
 from haptic_trio.dataplane.binary import OLDEST, read_version
 from haptic_trio.dataplane.endpoint import EndpointError
 from haptic_trio.dataplane.presence import Presence, Renewal
+from haptic_trio.errors import text_of
 from haptic_trio.logs import get_logger
 
 FIRST_DELAY: Final = 0.1
@@ -100,7 +101,7 @@ async def _publish_renewals(link: AgentLink, presence: Presence, renewal: Renewa
             except AgentAnswerError as exc:
                 presence.report_problem(str(exc), "is the agent of the same version as the controller?")
             except EndpointError as exc:
-                log.debug("agent probe failed", error=str(exc))
+                log.debug("agent probe failed", error=text_of(exc))
             else:
                 break
             # A request for renewal ends the pause: the agent may be back.

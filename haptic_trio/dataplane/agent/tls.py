@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from haptic_trio.errors import HapticError
+from haptic_trio.errors import HapticError, text_of
 from haptic_trio.logs import get_logger
 
 ALPN: Final = ("http/1.1",)
@@ -103,7 +103,7 @@ class RenewedContext(ssl.SSLContext):
             fresh = _make_context(self._files, server=self._server)
             authorities = _read_authorities(self._files)
         except (OSError, ssl.SSLError) as exc:
-            self._log.warning("changed certificates cannot be used, the previous ones stay", error=str(exc))
+            self._log.warning("changed certificates cannot be used, the previous ones stay", error=text_of(exc))
             return
         if authorities != self._authorities:
             self.trust += 1

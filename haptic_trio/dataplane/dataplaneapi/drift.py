@@ -6,6 +6,7 @@ from haptic_trio.dataplane.dataplaneapi.runtime import RuntimeApi
 from haptic_trio.dataplane.dataplaneapi.snapshot import Snapshot
 from haptic_trio.dataplane.endpoint import NAMED_FILES, DriftReport, PatchRejectedError
 from haptic_trio.dataplane.permanent_errors import PermanentFindings
+from haptic_trio.errors import text_of
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.capabilities import Capabilities
 from haptic_trio.haproxy.plan.operations import DeleteServer
@@ -37,7 +38,7 @@ class DriftRepair:
         try:
             return await self._compare(seen, seen.generation, capabilities, worker)
         except (ApiStatusError, UnreadableReplyError) as exc:
-            self._log.warning("process cannot be observed", error=str(exc))
+            self._log.warning("process cannot be observed", error=text_of(exc))
             return DriftReport()
 
     async def _compare(

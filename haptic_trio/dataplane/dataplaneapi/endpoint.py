@@ -43,6 +43,7 @@ from haptic_trio.dataplane.endpoint import (
     PatchRejectedError,
     Survey,
 )
+from haptic_trio.errors import text_of
 from haptic_trio.haproxy.config.maps import parse_map_file
 from haptic_trio.haproxy.model import AuxFile, Generation, digest_of
 from haptic_trio.haproxy.plan.capabilities import Capabilities
@@ -253,7 +254,7 @@ class DataplaneApiEndpoint:
         if stored is not None and seen.manifest.clear:
             await self._write_manifest(msgspec.structs.replace(seen.manifest, stored=digest_of(stored)))
         else:
-            self._log.warning("files of a rejected deployment remain", error=str(rejection))
+            self._log.warning("files of a rejected deployment remain", error=text_of(rejection))
 
     async def _finish(
         self,
@@ -276,7 +277,7 @@ class DataplaneApiEndpoint:
             await self._remove_surplus(finished)
         except EndpointError as exc:
             # The deployment itself succeeded.
-            self._log.warning("files not removed", error=str(exc))
+            self._log.warning("files not removed", error=text_of(exc))
 
     async def _remove_surplus(self, finished: Manifest) -> None:
         """Remove unused files, and their names from the manifest: another client may then use these names.
@@ -288,7 +289,7 @@ class DataplaneApiEndpoint:
             try:
                 await self._storage.delete(place)
             except ApiStatusError as exc:
-                self._log.warning("file not removed", file=str(place), error=str(exc))
+                self._log.warning("file not removed", file=str(place), error=text_of(exc))
                 remaining.append(place)
         if removed := len(finished.surplus) - len(remaining):
             await self._write_manifest(msgspec.structs.replace(finished, surplus=tuple(sorted(remaining))))

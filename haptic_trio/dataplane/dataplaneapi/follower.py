@@ -11,6 +11,7 @@ from haptic_trio.dataplane.dataplaneapi.endpoint import DataplaneApiEndpoint
 from haptic_trio.dataplane.dataplaneapi.probe import probe_api
 from haptic_trio.dataplane.endpoint import EndpointError
 from haptic_trio.dataplane.presence import Presence, Renewal
+from haptic_trio.errors import text_of
 from haptic_trio.logs import get_logger
 
 PROBE_INTERVAL: Final = 10.0
@@ -33,7 +34,7 @@ async def follow_api(api: ApiClient, presence: Presence, renewal: Renewal, *, is
             probe = await probe_api(api)
         except EndpointError as exc:
             if presence.failed(str(exc)):
-                log.warning("data plane api does not answer", error=str(exc))
+                log.warning("data plane api does not answer", error=text_of(exc))
             # Deployments failed meanwhile, and their retry may be up to a minute off.
             is_published = False
             delay = backoff.next()

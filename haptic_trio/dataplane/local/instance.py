@@ -56,6 +56,7 @@ from haptic_trio.dataplane.local.ports import find_conflicts, read_conflicts
 from haptic_trio.dataplane.local.runtime import OtherWorkerError
 from haptic_trio.dataplane.local.supervisor import LoadRejectedError, OnExit, Supervisor, SupervisorFactory
 from haptic_trio.dataplane.local.worker import WorkerState
+from haptic_trio.errors import text_of
 from haptic_trio.haproxy.config.check_output import parse_check_output
 from haptic_trio.haproxy.config.reduced import reduce_generation
 from haptic_trio.haproxy.model import Generation
@@ -327,7 +328,7 @@ class LocalAgent:
                     await self._write_out_once(directory)
                 except EndpointStorageError as exc:
                     self._patched.set()
-                    self._log.warning("runtime changes are not written out", error=str(exc))
+                    self._log.warning("runtime changes are not written out", error=text_of(exc))
 
     async def _write_out_once(self, directory: CheckDirectory) -> None:
         async with self._exclusive():
@@ -343,7 +344,7 @@ class LocalAgent:
                 # Without a verdict the check is repeated.
                 self._patched.set()
             # The last good files stay; the controller makes the same check and reports the reason.
-            self._log.warning("runtime changes are not written out", error=str(exc))
+            self._log.warning("runtime changes are not written out", error=text_of(exc))
             return
         async with self._exclusive():
             if self._files.clear and any(note.id == generation.id for note in self._files.read_patches()):

@@ -14,6 +14,7 @@ from haptic_trio.dataplane.local.instance import LocalAgent
 from haptic_trio.dataplane.local.process import TERMINATE_LIMIT, MasterProcess
 from haptic_trio.dataplane.local.sockets import SocketPathError
 from haptic_trio.dataplane.local.supervisor import LoadRejectedError, OnExit, Supervisor
+from haptic_trio.errors import text_of
 from haptic_trio.logs import get_logger
 
 KEEP_INTERVAL: Final = 1.0
@@ -87,7 +88,7 @@ async def keep_directory(agent: LocalAgent, directory: Path) -> NoReturn:
                 await agent.restore_files()
             except (EndpointError, LoadRejectedError, SocketPathError, OSError) as exc:
                 if str(exc) != failure:
-                    log.warning("cannot create the state directory", path=str(directory), error=str(exc))
+                    log.warning("cannot create the state directory", path=str(directory), error=text_of(exc))
                 failure = str(exc)
                 continue
             failure = ""

@@ -29,7 +29,7 @@ from haptic_trio.dataplane.local.process import (
 from haptic_trio.dataplane.local.process_log import ProcessLog
 from haptic_trio.dataplane.local.runtime import RuntimeClient
 from haptic_trio.dataplane.local.sockets import choose_socket_directory
-from haptic_trio.errors import HapticError
+from haptic_trio.errors import HapticError, text_of
 from haptic_trio.logs import get_logger
 
 OnExit = Literal["leave", "stop"]
@@ -229,7 +229,7 @@ class Supervisor:
         try:
             await self._wait_ready(process)
         except (LoadRejectedError, EndpointError) as exc:
-            self._log.warning("haproxy does not answer", pid=process.pid, error=str(exc))
+            self._log.warning("haproxy does not answer", pid=process.pid, error=text_of(exc))
             return False
         self._process = process
         self._wanted.set()
@@ -276,17 +276,17 @@ class Supervisor:
                     raise rejection
                 if not await trio.to_thread.run_sync(self._files.roll_back):
                     raise rejection
-                self._log.warning("rolling back to the previous generation", error=str(rejection))
+                self._log.warning("rolling back to the previous generation", error=text_of(rejection))
                 await self._start()
         except (LoadRejectedError, DamagedFilesError, EndpointError, OSError) as exc:
-            self._log.error("haproxy did not start", error=str(exc))
+            self._log.error("haproxy did not start", error=text_of(exc))
             return
         try:
             await trio.to_thread.run_sync(self._files.mark_loaded)
         except OSError as exc:
             # The next deployment loads its generation.
             self._files.distrust()
-            self._log.warning("cannot write the files of the instance", error=str(exc))
+            self._log.warning("cannot write the files of the instance", error=text_of(exc))
 
     async def _is_rejected(self) -> bool:
         """Whether HAProxy rejects the files; else it may have been killed during the start."""
@@ -345,7 +345,7 @@ class Supervisor:
         try:
             self._keep_record(process)
         except OSError as exc:
-            self._log.warning("cannot write the record of haproxy", pid=process.pid, error=str(exc))
+            self._log.warning("cannot write the record of haproxy", pid=process.pid, error=text_of(exc))
 
     async def _wait_ready(self, process: MasterProcess) -> None:
         with trio.move_on_after(START_LIMIT):
@@ -383,7 +383,7 @@ class Supervisor:
                 if self._process is not None:
                     await trio.to_thread.run_sync(self._keep_record, self._process)
             except OSError as exc:
-                self._log.warning("cannot write the files of the instance", error=str(exc))
+                self._log.warning("cannot write the files of the instance", error=text_of(exc))
 
 
 class SupervisorFactory(Protocol):

@@ -25,7 +25,7 @@ from haptic_trio.dataplane.local.port_holders import find_holders
 from haptic_trio.dataplane.local.ports import find_addresses
 from haptic_trio.dataplane.local.process import MasterProcess, find_masters, find_record
 from haptic_trio.dataplane.local.supervisor import LoadRejectedError, Supervisor
-from haptic_trio.errors import HapticError
+from haptic_trio.errors import HapticError, text_of
 from haptic_trio.fleet.model import GroupKey, ProviderStatus
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.logs import get_logger
@@ -144,7 +144,7 @@ class LocalInstance:
                     self._settled.set()
         except* (HapticError, OSError) as group:
             self.has_failed = True
-            log.warning("cannot supervise an instance", instance=self.agent.name, error=repr(group.exceptions))
+            log.warning("cannot supervise an instance", instance=self.agent.name, error=text_of(group))
         finally:
             self._ended.set()
             self._settled.set()

@@ -18,6 +18,7 @@ import trio
 from yaml import YAMLError
 from yaml.error import MarkedYAMLError
 
+from haptic_trio.errors import text_of
 from haptic_trio.k8s.errors import CredentialsError
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -79,7 +80,7 @@ async def load_kubeconfig(path: Path, context: str | None = None) -> Credentials
     except (ValueError, KeyError, IndexError, TypeError, OSError, ssl.SSLError) as error:
         raise CredentialsError(f"{path}: {_describe(error, auth, context)}; {_FIX}") from error
     except Exception as error:  # kr8s reports a failed plugin by exceptions of several types
-        raise CredentialsError(f"{path}: {error!r}") from error
+        raise CredentialsError(f"{path}: {text_of(error)}") from error
     named = [auth.server_ca_file, auth.client_cert_file, auth.client_key_file]
     files = (path, *(Path(str(file)) for file in named if file and str(file) not in inline))
     user, _ = _entries(auth)

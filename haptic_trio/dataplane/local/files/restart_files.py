@@ -3,7 +3,7 @@
 from haptic_trio.dataplane.endpoint import NAMED_FILES
 from haptic_trio.dataplane.local.files.generation_directory import JOURNAL_NAME, MANIFEST_NAME
 from haptic_trio.dataplane.local.files.instance_directory import GenerationFiles
-from haptic_trio.errors import HapticError
+from haptic_trio.errors import HapticError, text_of
 from haptic_trio.logs import get_logger
 
 log = get_logger("supervisor")
@@ -23,7 +23,7 @@ def prepare_restart(files: GenerationFiles, *, instance: str) -> bool:
     try:
         files.absorb()
     except OSError as exc:
-        log.warning("haproxy starts without its last runtime changes", instance=instance, error=str(exc))
+        log.warning("haproxy starts without its last runtime changes", instance=instance, error=text_of(exc))
         files.abandon(clear=False)
     damaged = find_damaged(files)
     if damaged:
