@@ -93,7 +93,7 @@ def run(arguments: list[str]) -> int:
         code = cli.main(arguments, prog_name="haptic-trio", standalone_mode=False) or 0
     except* ProblemsError as group:
         code = _report(group, EXIT_PROBLEMS, as_json=as_json)
-    except* (HapticError, OSError, click.ClickException) as group:
+    except* (HapticError, OSError, ModuleNotFoundError, click.ClickException) as group:
         code = _report(group, EXIT_FAILED, as_json=as_json)
     except* (click.Abort, KeyboardInterrupt):
         code = report_interrupted(as_json=as_json)

@@ -111,6 +111,28 @@ def test_a_misspelt_subcommand_gets_a_suggestion() -> None:
 
 
 @pytest.mark.process
+@pytest.mark.parametrize(
+    ("package", "arguments"),
+    [
+        ("watchfiles", ["serve", "--help"]),
+        ("kr8s", ["render", "--kubeconfig=config"]),
+        ("kr8s", ["validate", "--kubeconfig=config", "--output=json"]),
+    ],
+)
+def test_a_missing_package_is_named(tmp_path: Path, package: str, arguments: list[str]) -> None:
+    (tmp_path / "config").write_text("{}")
+    script = (
+        f"import sys; sys.modules[{package!r}] = None; sys.argv = ['haptic-trio', *{arguments}]\n"
+        "from haptic_trio.cli.main import main; main()"
+    )
+    run = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert run.returncode == 2
+    assert f"the Python package {package} is not installed" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+@pytest.mark.process
 def test_small_subcommands_start_without_the_controller() -> None:
     script = (
         "import sys; from haptic_trio.cli.main import main; sys.argv = ['haptic-trio', 'new', '--help']\n"

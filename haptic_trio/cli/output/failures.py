@@ -5,8 +5,10 @@ from collections.abc import Iterable, Mapping
 import click
 import msgspec
 
-from haptic_trio.errors import ProblemsError, leaves_of
+from haptic_trio.errors import ProblemsError, leaves_of, text_of
 from haptic_trio.k8s.errors import ApiError
+
+_MISSING_PACKAGE = "install haptic-trio with its requirements; the image for agents has those of `agent` only"
 
 
 def failures_of(error: BaseException) -> list[dict[str, object]]:
@@ -26,16 +28,17 @@ def _entries_of(error: BaseException) -> list[dict[str, object]]:
 
 
 def words_of(error: BaseException) -> str:
-    """Return the message of *error*; for an OSError file name and reason, without the error number.
+    """Return `text_of` *error*, with more for two kinds.
 
-    For an error of an API server, also its address, the source of the credentials, and the fix.
+    For an error of an API server also its address, the source of the
+    credentials, and the fix; for a module that is missing, its package.
     """
     if isinstance(error, ApiError):
         hint = f" ({error.hint})" if error.hint else ""
         return f"{error.where}: {error}{hint}" if error.where else f"{error}{hint}"
-    if isinstance(error, OSError) and error.strerror and isinstance(error.filename, str | None):
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error) or type(error).__name__
+    if isinstance(error, ModuleNotFoundError):
+        return f"the Python package {(error.name or '').partition('.')[0]} is not installed; {_MISSING_PACKAGE}"
+    return text_of(error)
 
 
 def print_failures(failures: Iterable[Mapping[str, object]]) -> None:
