@@ -9,12 +9,14 @@ STAMP  := $(VENV)/.installed
 ASYNC_OFF := ASYNC113,ASYNC114,ASYNC124,ASYNC127,ASYNC128,ASYNC900,ASYNC910,ASYNC911,ASYNC912,ASYNC913
 
 VERSIONS ?= 2.8 3.0 3.2 3.4
+# Beside the one of .venv; 3.13 is the image's.
+PYTHONS ?= 3.12 3.13
 
 .DEFAULT_GOAL := help
 # Where it is set, as in many containers, each worker would compile all test modules again: 10 s of CPU time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test-unit test test-crashes test-chaos soak test-deep test-haproxy test-cluster conformance image chart-golden lint format bench bench-cluster bench-requests bench-sync lock docs clean
+.PHONY: help demo test-unit test-pythons test test-crashes test-chaos soak test-deep test-haproxy test-cluster conformance image chart-golden lint format bench bench-cluster bench-requests bench-sync lock docs site recording release-check clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -31,6 +33,16 @@ demo: $(STAMP)  ## run the demo: real HAProxy over a directory of manifests (ARG
 # Many tests wait for sockets: three workers for two processors.
 test-unit: $(STAMP)  ## run the fast tests that start no process, in parallel, with few examples of each property (ARGS goes to pytest)
 	@HYPOTHESIS_PROFILE=unit $(BIN)/python -m pytest -n $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)) --no-processes -m "not slow and not process and not haproxy and not cluster and not crash and not chaos and not soak" $(ARGS)
+
+# Of pyenv, PATH has a script for each name, which says what is wrong where the version is not chosen.
+test-pythons:  ## run test-unit on PYTHONS="3.12 3.13", those that PATH has, each in a .venv-VERSION (with pyenv: PYENV_VERSION=3.12.1:3.13.0)
+	@failed=; for version in $(PYTHONS); do \
+	  if reason=$$(python$$version --version 2>&1); then \
+	    echo "$$reason"; $(MAKE) --no-print-directory test-unit VENV=.venv-$$version PYTHON=python$$version || failed="$$failed $$version"; \
+	  elif [ "$$CI" = true ] || [ "$$HAPTIC_REQUIRE_PYTHONS" = 1 ]; then echo "$$reason"; failed="$$failed $$version"; \
+	  else echo "Python $$version skipped: $$reason"; fi; \
+	done; \
+	[ -z "$$failed" ] || { echo "failed on$$failed"; exit 1; }
 
 test: $(STAMP)  ## run all tests but those of test-cluster, test-crashes and test-chaos (ARGS goes to pytest)
 	@echo "All tests take 20 to 30 minutes on two cores. They need Linux; HAProxy 2.8 comes with .venv. Tests that need more (Go, openssl,"

@@ -332,9 +332,14 @@ def _rfc_find(expression: str, segments: list[_Segment]) -> Find:
     query = "$" + "".join(segment.text for segment in segments)
     try:
         compiled = jsonpath_rfc9535.compile(query)
+    except (jsonpath_rfc9535.JSONPathRecursionError, RecursionError) as error:
+        raise JSONPathError(expression, "is nested too deeply") from error
     except jsonpath_rfc9535.JSONPathError as error:
         message = Exception.__str__(error)
-        position = _origin(segments, error.token.index if error.token else 0)
+        token: Any = error.token
+        # A tuple (kind, start, end) since version 2 of the library, which requires Python 3.12.
+        index = token[1] if isinstance(token, tuple) else token.index if token else 0
+        position = _origin(segments, index)
         key = re.search(r"\[\s*([A-Za-z_][\w./-]*)\s*\]", expression)
         hint = f"write ['{key[1]}']" if key else "filters are written as in [?@.type == 'Ready']"
         raise JSONPathError(expression, message, position=position, hint=hint) from error
