@@ -35,6 +35,7 @@ MAX_NODES: Final = 200_000
 # In C where PyYAML was built with it, many times as fast. Only the parser's events are used; nothing is constructed.
 _Parser: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
+_LINE_BREAK: Final = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 _CHARACTER_HINT: Final = "remove the character, or write it as an escape in double quotes"
 
 
@@ -108,11 +109,12 @@ def _build(builder: type["_Builder"], text: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 0)
-        if line > text.count("\n") + 1:
+        lines = lines_of(text)
+        if line > len(lines):
             # The parser adds a line where the last one is not ended.
-            line, column = line - 1, len(text) - text.rfind("\n")
+            line, column = len(lines), len(lines[-1]) + 1
         message = error.problem or error.context or "cannot be read"
-        raise DocumentError(message, line=line, column=column, hint=_syntax_hint(message, text, line)) from error
+        raise DocumentError(message, line=line, column=column, hint=_syntax_hint(message, lines[line - 1])) from error
     except yaml.reader.ReaderError as error:
         # The parser in C counts bytes.
         before = text.encode(errors="replace")[: error.position].decode(errors="ignore")
@@ -346,8 +348,13 @@ def _too_deep(event: Any) -> DocumentError:
     return _error(f"nested deeper than {MAX_DEPTH} levels", event, "no manifest or configuration needs that")
 
 
-def _syntax_hint(message: str, text: str, line: int) -> str:
-    if re.match(r" *\t", text.split("\n", line)[line - 1]):
+def lines_of(text: str) -> list[str]:
+    """Return the lines of *text*, counted as YAML does: its line breaks are more than LF."""
+    return _LINE_BREAK.split(text)
+
+
+def _syntax_hint(message: str, line: str) -> str:
+    if re.match(r" *\t", line):
         return "indent with spaces, not with tabs"
     for part, hint in (
         ("mapping values are not allowed", "put a value that contains ': ' in quotes, or check the indentation"),

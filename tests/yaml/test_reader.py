@@ -1,3 +1,4 @@
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -162,8 +163,10 @@ json_values = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**53), 2**53)
-    # PyYAML writes these four without quotes; to kubectl they are truth values then.
-    | st.text(st.characters(min_codepoint=32, max_codepoint=126)).filter(lambda text: text not in {"y", "Y", "n", "N"}),
+    # PyYAML writes these without quotes; to kubectl they are truth values and numbers then.
+    | st.text(st.characters(min_codepoint=32, max_codepoint=126)).filter(
+        lambda text: text not in {"y", "Y", "n", "N"} and not re.fullmatch(r"[-+]?[\d_.]+[eE][-+]?\d+", text)
+    ),
     lambda children: (
         st.lists(children, max_size=4) | st.dictionaries(st.text("ab:#-' ", max_size=4), children, max_size=4)
     ),
@@ -176,7 +179,15 @@ def test_output_of_another_writer_is_read_back(value: Any) -> None:
     assert read_document(yaml.safe_dump(value)).data == value
 
 
-@given(st.text(alphabet="ab:-[]{},&*!|>'\"#% \n\t~<0", max_size=40))
+@pytest.mark.parametrize("line_break", ["\r", "\r\n", "\x85", "\u2028", "\u2029"])
+def test_every_line_break_of_yaml_counts_in_an_error(line_break: str) -> None:
+    with pytest.raises(DocumentError) as caught:
+        read_document(f"a: 1{line_break}- b{line_break}")
+
+    assert caught.value.line == 2
+
+
+@given(st.text(alphabet="ab:-[]{},&*!|>'\"#% \n\t~<0\r\x85\u2028", max_size=40))
 def test_any_text_gives_data_or_a_document_error(text: str) -> None:
     with suppress(DocumentError):
         read_document(text)

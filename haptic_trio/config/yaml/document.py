@@ -11,7 +11,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
 from haptic_trio.redaction import without_credentials_in_yaml
-from haptic_trio.yaml.reader import DocumentError, read_nodes
+from haptic_trio.yaml.reader import DocumentError, lines_of, read_nodes
 
 MAP_TAG = "tag:yaml.org,2002:map"
 STR_TAG = "tag:yaml.org,2002:str"
@@ -57,7 +57,7 @@ class Document:
 
     @cached_property
     def _shown_lines(self) -> list[str]:
-        return without_credentials_in_yaml(self._text).splitlines()
+        return lines_of(without_credentials_in_yaml(self._text))
 
     def problem(self, node: Node, path: str, message: str, hint: str = "") -> Problem:
         """Return a problem at the place of *node*."""

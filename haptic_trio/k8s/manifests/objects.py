@@ -16,7 +16,7 @@ from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.redaction import without_credentials_in_yaml
 from haptic_trio.yaml.documents import documents_of
-from haptic_trio.yaml.reader import MAX_DEPTH, Document, DocumentError, read_document
+from haptic_trio.yaml.reader import MAX_DEPTH, Document, DocumentError, lines_of, read_document
 
 MAX_SIZE: Final = 64 * 1024 * 1024
 """Characters in one document, such as a list of 10,000 objects; the other documents of its file are not in memory."""
@@ -198,7 +198,7 @@ class _Place(msgspec.Struct, frozen=True):
         )
 
     def _excerpt(self, line: int) -> str:
-        lines = without_credentials_in_yaml(self.chunk).rstrip().split("\n", line + 1)[: line + 1]
+        lines = lines_of(without_credentials_in_yaml(self.chunk).rstrip())[: line + 1]
         shown = range(max(1, line - 1), len(lines) + 1)
         return "\n".join(f"{self.first_line + at - 1:>5} | {lines[at - 1][:200].rstrip()}" for at in shown)
 
