@@ -191,7 +191,8 @@ def normal_path(text: str) -> str:
     if "%" not in text and "//" not in text and "/." not in text and text.isascii():
         return text.rstrip("/")
     parts: list[str] = []
-    for part in unquote_to_bytes(text).decode("latin-1").split("/"):
+    # A manifest can have a lone surrogate: it may fail its own Ingress, but no other object that looks at this path.
+    for part in unquote_to_bytes(text.encode(errors="surrogatepass")).decode("latin-1").split("/"):
         if part == "..":
             del parts[-1:]
         elif part not in ("", "."):

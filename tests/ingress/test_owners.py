@@ -140,6 +140,7 @@ def test_spellings_of_a_path_are_one() -> None:
     assert [normal_path(text) for text in ("", "/", "//", "/.")] == [""] * 4
     assert normal_path("/Login") != normal_path("/login")
     assert normal_path("/\N{LATIN SMALL LETTER E WITH ACUTE}") == normal_path("/%C3%A9")
+    assert normal_path("/\ud800") not in ("", normal_path("/?"))
 
 
 def test_an_ingress_is_found_by_each_host_that_it_serves() -> None:
