@@ -25,6 +25,14 @@ _METADATA: Final = frozenset(
 """Services of clouds for their machines, where they are not link-local: these answer with credentials."""
 _THIS: Final = ip_network("0.0.0.0/8")
 _NAT64: Final = (ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48"))
+_ALL_NAT64: Final = ip_network("64:ff9b::/32")
+"""Every NAT64 prefix of RFC 6052 and RFC 8215, of any length."""
+_NAT64_LENGTHS: Final = (32, 40, 48, 56, 64)
+"""Lengths of NAT64 prefixes below 96. The IPv4 address behind the prefix leaves bits 64 to 71 out (RFC 6052, 2.2)."""
+_SIIT: Final = ip_network("::ffff:0:0:0/96")
+_ISATAP: Final = 0x0000_5EFE
+_UNIVERSAL: Final = 0x0200_0000
+"""The bit of an interface identifier that says whether it is unique in the world: ISATAP has both values."""
 _COMPATIBLE: Final = ip_network("::/96")
 
 
@@ -72,8 +80,16 @@ def _within(address: Address) -> Iterator[IPv4Address]:
         yield address.sixtofour
     if address.teredo is not None:
         yield from address.teredo
-    if _is_translated(address):
-        yield IPv4Address(int(address) & 0xFFFF_FFFF)
+    number = int(address)
+    if _is_translated(address) or address in _SIIT or number >> 32 & 0xFFFF_FFFF & ~_UNIVERSAL == _ISATAP:
+        yield IPv4Address(number & 0xFFFF_FFFF)
+    if address in _ALL_NAT64:
+        # The length that a network uses is not known, so each of them counts.
+        without_reserved = number >> 64 << 56 | number & (1 << 56) - 1
+        for length in _NAT64_LENGTHS:
+            found = IPv4Address(without_reserved >> 88 - length & 0xFFFF_FFFF)
+            if found not in _THIS:
+                yield found
 
 
 def _is_translated(address: Address) -> bool:
