@@ -21,6 +21,8 @@ import trio
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 _CHUNK: Final = 65_536
 _HEAD_BYTES: Final = 65_536
+_UNPAUSED: Final = 16
+"""Parts of a response that are handled in one step of the event loop."""
 _DEFAULT_LIMITS: Final = httpx.Limits(max_connections=100, max_keepalive_connections=20)
 HTTPCORE_ERRORS: Final = (
     httpcore.TimeoutException,
@@ -45,6 +47,8 @@ class Exchange:
         self.silence = math.inf
         self._stream = stream
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_BYTES)
+        self._unpaused = 0
+        """Parts of responses since other tasks could run."""
 
     async def send(self, method: str, target: str | bytes, headers: Headers, body: bytes = b"") -> None:
         """Send a whole request; *headers* include `host` and the length of *body*."""
@@ -74,9 +78,15 @@ class Exchange:
         return is_done
 
     async def _receive(self) -> Any:
+        # One read may bring thousands of chunks or informational responses.
+        self._unpaused += 1
+        if self._unpaused >= _UNPAUSED:
+            await trio.lowlevel.checkpoint()
+            self._unpaused = 0
         while (event := self._http.next_event()) is h11.NEED_DATA:
             with trio.fail_after(self.silence):
                 self._http.receive_data(bytes(await self._stream.receive_some(_CHUNK)))
+            self._unpaused = 0
         return event
 
 

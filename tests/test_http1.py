@@ -1,6 +1,7 @@
 """Exchanges over a stream, and the transport for httpx: errors, and cancelled requests that leave nothing open."""
 
 import gc
+from contextlib import suppress
 
 import h11
 import httpcore
@@ -167,6 +168,35 @@ async def test_response_is_read_in_parts_and_connection_is_reusable_unless_the_s
     assert asked.endswith(b"\r\n\r\nabc")
     assert (status, dict(headers)[b"x-a"], body) == (200, b"b", b"data")
     assert exchange.renew() is may_follow
+
+
+@pytest.mark.parametrize(
+    ("head", "part"),
+    [
+        (b"HTTP/1.1 103 Early Hints\r\n\r\n" * 500, b""),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", b"1\r\nx\r\n" * 500),
+    ],
+)
+async def test_a_response_in_tiny_parts_lets_other_tasks_run(head: bytes, part: bytes, nursery: trio.Nursery) -> None:
+    stream, server = memory_stream_pair()
+    exchange = Exchange(stream)
+    passes = 0
+
+    async def count() -> None:
+        nonlocal passes
+        while True:
+            passes += 1
+            await trio.lowlevel.checkpoint()
+
+    await exchange.send("GET", "/", [(b"host", b"x")])
+    await server.send_all(head + part)
+    await server.aclose()
+    nursery.start_soon(count)
+    with suppress(h11.RemoteProtocolError):
+        await exchange.receive_head()
+        while await exchange.receive_some():
+            pass
+    assert passes > 500 // 16
 
 
 async def test_response_that_ends_early_is_an_error() -> None:

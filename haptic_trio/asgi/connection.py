@@ -98,10 +98,12 @@ class Connection:
             await trio.sleep_forever()
 
     async def _next_event(self) -> Any:
+        await self._wire.turns.take()
         while (event := self._http.next_event()) is h11.NEED_DATA:
             if self._http.they_are_waiting_for_100_continue:
                 await self.send(h11.InformationalResponse(status_code=int(HTTPStatus.CONTINUE), headers=[]))
             self._http.receive_data(await self._wire.read())
+            await self._wire.turns.take()
         return event
 
     async def _refuse(self, status: int) -> None:

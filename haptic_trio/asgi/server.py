@@ -14,7 +14,7 @@ import trio
 from starlette.types import ASGIApp
 
 from haptic_trio.asgi.connection import Connection, Peers
-from haptic_trio.asgi.wire import DisconnectedError, Limits, Wire
+from haptic_trio.asgi.wire import DisconnectedError, Limits, PacedStream, Turns, Wire
 from haptic_trio.logs import get_logger
 
 BACKLOG: Final = 128
@@ -94,6 +94,7 @@ class _Server:
         self._limits = limits
         self._context = context
         self._log = get_logger("http")
+        self._turns = Turns()
         self._open: dict[trio.CancelScope, None] = {}
         """All connections, the oldest first."""
         self._idle: dict[trio.CancelScope, None] = {}
@@ -124,8 +125,10 @@ class _Server:
     async def _serve(self, transport: trio.SocketStream, scope: trio.CancelScope) -> None:
         stream: trio.abc.Stream = transport
         if self._context is not None:
-            stream = trio.SSLStream(transport, self._context, server_side=True, https_compatible=True)
-        async with Wire(stream, unread=self._limits.unread) as wire:
+            stream = trio.SSLStream(
+                PacedStream(transport, self._turns), self._context, server_side=True, https_compatible=True
+            )
+        async with Wire(stream, unread=self._limits.unread, turns=self._turns) as wire:
             if isinstance(stream, trio.SSLStream):
                 with trio.move_on_after(self._limits.handshake) as limit:
                     await stream.do_handshake()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, Final
 
+import trio
 import wsproto
 import wsproto.events as ws
 from starlette.types import ASGIApp, Message, Scope
@@ -83,15 +84,17 @@ class WebSocketSession:
             self._is_announced = True
             return {"type": "websocket.connect"}
         while self._closed_by is None:
-            if (event := self._next_event()) is None:
+            if (event := await self._next_event()) is None:
                 await self._read()
             elif (message := await self._take_event(event)) is not None:
                 return message
         return self._closed_by
 
-    def _next_event(self) -> ws.Event | None:
+    async def _next_event(self) -> ws.Event | None:
+        await self._wire.turns.take()
         try:
-            return next(self._events, None)
+            # The application may have closed the session meanwhile.
+            return next(self._events, None) if self._closed_by is None else None
         except ProtocolError:
             self._closed_by = _disconnect(_ABNORMAL)
             return None
@@ -118,7 +121,9 @@ class WebSocketSession:
         return self._closed_by
 
     async def _take_part(self, event: ws.Message[Any]) -> Message | None:
-        self._parts.append(event.data)
+        # Empty parts would take memory without an end.
+        if event.data:
+            self._parts.append(event.data)
         self._size += len(event.data)
         if self._size > self._message_bytes:
             await self._send_event(ws.CloseConnection(code=_TOO_BIG))
@@ -164,6 +169,8 @@ class WebSocketSession:
     async def _send_event(self, event: ws.Event) -> None:
         """Send *event*, unless the session has ended."""
         if self._closed_by is not None:
+            # An application that sends in a loop must not keep other tasks from running.
+            await trio.lowlevel.checkpoint()
             return
         try:
             await self._wire.send(self._protocol.send(event))

@@ -1,4 +1,8 @@
-"""Byte stream of one client, with time limits: a client that does not read or does not end is disconnected."""
+"""Byte stream of one client, with time limits: a client that does not read or does not end is disconnected.
+
+Clients take turns: a server handles one part of what its clients send, and
+then other tasks of the process run.
+"""
 
 from types import TracebackType
 from typing import Final, Self
@@ -30,10 +34,54 @@ class DisconnectedError(Exception):
     """The client has closed the connection, or does not take what is sent."""
 
 
+class Turns:
+    """Turns of the clients of one server, in the order in which they ask.
+
+    A read may bring thousands of messages, and hundreds of clients may send
+    at the same moment. Without turns, all of that would be one step of the
+    event loop.
+    """
+
+    def __init__(self) -> None:
+        self._lock = trio.Lock()
+
+    async def take(self) -> None:
+        """Return when it is the caller's turn: all other tasks that can run have run since the turn before."""
+        async with self._lock:
+            pass
+
+
+class PacedStream(trio.abc.Stream):
+    """Stream that takes a turn for what it has received, such as a message of a TLS handshake."""
+
+    def __init__(self, stream: trio.abc.Stream, turns: Turns) -> None:
+        self._stream = stream
+        self._turns = turns
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        """See `trio.abc.ReceiveStream.receive_some`."""
+        data = await self._stream.receive_some(max_bytes)
+        await self._turns.take()
+        return data
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """See `trio.abc.SendStream.send_all`."""
+        await self._stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """See `trio.abc.SendStream.wait_send_all_might_not_block`."""
+        await self._stream.wait_send_all_might_not_block()
+
+    async def aclose(self) -> None:
+        """See `trio.abc.AsyncResource.aclose`."""
+        await self._stream.aclose()
+
+
 class Wire:
     """The stream of one client; at the end of the block it is closed."""
 
-    def __init__(self, stream: trio.abc.Stream, *, unread: float) -> None:
+    def __init__(self, stream: trio.abc.Stream, *, unread: float, turns: Turns | None = None) -> None:
+        self.turns = turns or Turns()
         self._stream = stream
         self._unread = unread
         self._sending = trio.Lock()

@@ -1,5 +1,7 @@
 """An application with one path of each sort, and connections to the server that serves it."""
 
+import ssl
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -24,6 +26,10 @@ class Site:
         self.port = 0
         self.received: list[str] = []
         """Messages on WebSockets."""
+        self.passes = 0
+        """Steps of another task of the process."""
+        self.work = Counter[int]()
+        """By `passes`: how many requests, parts of bodies and messages were handled."""
 
     def app(self) -> Starlette:
         return Starlette(
@@ -32,7 +38,9 @@ class Site:
                 Route("/echo", _echo, methods=["POST"]),
                 Route("/large", _large),
                 Route("/bug", _bug),
+                Route("/counted", self._count, methods=["GET", "POST"]),
                 WebSocketRoute("/ws", self._talk),
+                WebSocketRoute("/flood", _flood),
             ]
         )
 
@@ -42,9 +50,25 @@ class Site:
             while True:
                 text = await websocket.receive_text()
                 self.received.append(text)
+                self.note_work()
                 await websocket.send_text(text)
         except (WebSocketDisconnect, KeyError):
             return
+
+    def note_work(self) -> None:
+        self.work[self.passes] += 1
+
+    async def _count(self, request: Request) -> Response:
+        self.note_work()
+        async for _part in request.stream():
+            self.note_work()
+        return PlainTextResponse("counted")
+
+    async def run_beside(self) -> None:
+        """Be another task of the process, which can run at any time."""
+        while True:
+            self.passes += 1
+            await trio.lowlevel.checkpoint()
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[trio.SocketStream]:
@@ -81,6 +105,12 @@ async def _echo(request: Request) -> Response:
     return Response(await request.body())
 
 
+async def _flood(websocket: WebSocket) -> None:
+    await websocket.accept()
+    while True:
+        await websocket.send_text("x")
+
+
 async def _large(_request: Request) -> Response:
     return Response(b"x" * LARGE)
 
@@ -90,12 +120,12 @@ async def _bug(_request: Request) -> Response:
 
 
 @asynccontextmanager
-async def served(limits: Limits | None = None) -> AsyncIterator[Site]:
+async def served(limits: Limits | None = None, context: ssl.SSLContext | None = None) -> AsyncIterator[Site]:
     """Serve the application."""
     site = Site()
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
-            serve = partial(serve_asgi, site.app(), "127.0.0.1:0", limits=limits or Limits())
+            serve = partial(serve_asgi, site.app(), "127.0.0.1:0", limits=limits or Limits(), context=context)
             (address,) = await nursery.start(serve)
             site.port = int(address.rpartition(":")[2])
             yield site

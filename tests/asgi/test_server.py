@@ -1,18 +1,21 @@
 """Server of ASGI applications: a client ends its own connection alone, whatever it sends."""
 
 import socket
+import ssl
 import stat
 from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
+import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
 from haptic_trio.asgi.server import open_socket, serve_asgi
 from haptic_trio.asgi.wire import Limits
-from tests.asgi.attacks import ATTACKS, HANDSHAKE, HEALTH, POST
+from tests.asgi.attacks import ATTACKS, HANDSHAKE, HEALTH, POST, frame
 from tests.asgi.site import Site, served
 
 _BEGINNINGS = st.sampled_from([b"", HEALTH, POST, HANDSHAKE, HANDSHAKE + b"\r\n", POST + b"Content-Length: 9\r\n\r\n"])
@@ -96,3 +99,53 @@ def test_a_port_that_is_taken_is_an_error() -> None:
 def test_every_address_of_ipv6_is_also_one_of_ipv4() -> None:
     with open_socket("[::]:0") as bound, socket.create_connection(("127.0.0.1", bound.getsockname()[1])) as client:
         assert client.getpeername()[0] == "127.0.0.1"
+
+
+MOST_IN_ONE_STEP = 2
+"""The other task runs before or after the client whose turn it is."""
+
+
+async def test_another_task_runs_between_any_two_parts_of_what_clients_send() -> None:
+    head = b"POST /counted HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with served() as site, trio.open_nursery() as nursery:
+        nursery.start_soon(site.run_beside)
+        async with trio.open_nursery() as clients:
+            for _ in range(4):
+                clients.start_soon(site.ask, head + b"1\r\nx\r\n" * 500 + b"0\r\n\r\n")
+                clients.start_soon(site.ask, b"GET /counted HTTP/1.1\r\nHost: x\r\n\r\n" * 50)
+                clients.start_soon(site.ask, HANDSHAKE + b"\r\n" + frame(1, b"x") * 100)
+        nursery.cancel_scope.cancel()
+    assert site.work.total() > 4 * (500 + 50 + 100)
+    assert max(site.work.values()) <= MOST_IN_ONE_STEP
+
+
+async def test_another_task_runs_between_any_two_parts_of_a_body_that_is_not_read() -> None:
+    request = b"POST /none HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 500
+    async with served() as site, trio.open_nursery() as nursery:
+        nursery.start_soon(site.run_beside)
+        before = site.passes
+        assert (await site.ask(request + b"0\r\n\r\n" + b"GET /none HTTP/1.1\r\nHost: x\r\n\r\n")).count(b" 404 ") == 2
+        assert site.passes - before > 500
+        nursery.cancel_scope.cancel()
+
+
+async def test_another_task_runs_between_any_two_tls_handshakes() -> None:
+    authority = trustme.CA()
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("localhost").configure_cert(server)
+    authority.configure_trust(client)
+
+    async with served(context=server) as site, trio.open_nursery() as nursery:
+        # In the middle of a handshake, before the private key is used.
+        server.sni_callback = lambda *_names: site.note_work()
+        streams = [await trio.open_tcp_stream("127.0.0.1", site.port) for _ in range(20)]
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(site.run_beside)
+        async with trio.open_nursery() as clients:
+            for stream in streams:
+                clients.start_soon(trio.SSLStream(stream, client, server_hostname="localhost").do_handshake)
+        for stream in streams:
+            await trio.aclose_forcefully(stream)
+        nursery.cancel_scope.cancel()
+    assert site.work.total() == 20
+    assert max(site.work.values()) <= MOST_IN_ONE_STEP

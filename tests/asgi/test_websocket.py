@@ -1,5 +1,6 @@
 """WebSocket session: messages, limits, ends and rejections."""
 
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -44,6 +45,20 @@ async def test_a_message_that_is_too_large_ends_the_session() -> None:
     assert site.received == []
 
 
+async def test_parts_of_a_message_without_data_take_no_memory() -> None:
+    async with served() as site, site.connection() as stream:
+        await stream.send_all(HANDSHAKE + b"\r\n" + frame(2, b"", fin=0))
+        assert b" 101 " in await stream.receive_some(1000)
+        tracemalloc.start()
+        try:
+            await stream.send_all(frame(0, b"", fin=0) * 10_000 + frame(9, b"x"))
+            assert (await stream.receive_some(100)).endswith(b"x")
+            size, _peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert size < 50_000
+
+
 async def test_nothing_is_decompressed() -> None:
     async with served() as site:
         attack = compressed(60 << 20)
@@ -66,3 +81,13 @@ async def test_a_client_that_vanishes_ends_its_session() -> None:
         await trio.aclose_forcefully(stream)
         assert await site.is_healthy()
     assert site.received == ["last"]
+
+
+async def test_an_application_that_sends_to_a_client_that_is_gone_lets_other_tasks_run() -> None:
+    async with served() as site, site.connection() as stream:
+        await stream.send_all(HANDSHAKE.replace(b"/ws", b"/flood") + b"\r\n")
+        assert b" 101 " in await stream.receive_some(1000)
+        await stream.send_all(frame(8, b"\x03\xe8"))
+        # The application reads nothing, and never ends.
+        await trio.aclose_forcefully(stream)
+        assert await site.is_healthy()

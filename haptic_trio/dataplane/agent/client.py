@@ -193,6 +193,8 @@ class AgentClient:
             with trio.CancelScope() as reading:
                 async for chunk in response.aiter_raw():
                     body += chunk
+                    # One read may bring thousands of chunks. A cancellation here would leave the loop early.
+                    await trio.lowlevel.cancel_shielded_checkpoint()
                     if len(body) > ANSWER_BYTES:
                         reading.cancel(reason="the answer is too large")
             if len(body) > ANSWER_BYTES:

@@ -177,6 +177,8 @@ class ApiClient:
             with trio.CancelScope() as reading:
                 async for chunk in response.aiter_raw():
                     body += chunk
+                    # One read may bring thousands of chunks. A cancellation here would leave the loop early.
+                    await trio.lowlevel.cancel_shielded_checkpoint()
                     if len(body) > self._answer_bytes:
                         reading.cancel()
             if len(body) > self._answer_bytes:
