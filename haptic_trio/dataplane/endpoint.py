@@ -1,7 +1,7 @@
 """Contract of an endpoint: the operations that deployment needs from one HAProxy."""
 
 from collections.abc import Mapping
-from typing import Final, Protocol, runtime_checkable
+from typing import Annotated, Final, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -13,6 +13,8 @@ from haptic_trio.haproxy.plan.operations import Plan
 NAMED_FILES: Final = 5
 """Limit of file names in a report."""
 _NAMED_ADDRESSES: Final = 5
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+"""A number from another process: metrics and the console can show it."""
 
 
 class EndpointError(HapticError):
@@ -40,7 +42,7 @@ class UnboundAddress(msgspec.Struct, frozen=True, order=True):
 
     host: str
     """An IP address; `0.0.0.0` and `::` mean all addresses."""
-    port: int
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)]
     reason: str
     """Error of the operating system, such as `Address already in use`."""
 
@@ -74,9 +76,9 @@ class EndpointInfo(msgspec.Struct, frozen=True, kw_only=True):
     """HAProxy's version, such as `2.8.25`."""
     generation: str
     """Id of the running generation; empty before the first."""
-    reloads: int = 0
+    reloads: Count = 0
     """Reloads since the HAProxy process was started, as counted by HAProxy."""
-    pid: int = 0
+    pid: Count = 0
     """The HAProxy master process; 0 when none runs."""
     capabilities: Capabilities = Capabilities()
     """Runtime changes that the running process supports."""
@@ -94,9 +96,9 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 class DriftReport(msgspec.Struct, frozen=True, kw_only=True):
     """Differences of a process from the generation that was deployed last, and their repair."""
 
-    found: Mapping[str, int] = {}
+    found: Mapping[str, Count] = {}
     """Number of differences by kind: a value of `haptic_trio.haproxy.runtime.differences.Kind`."""
-    operations: int = 0
+    operations: Count = 0
     """Number of runtime operations that repaired them."""
     reasons: tuple[str, ...] = ()
     """Differences that no runtime operation repairs: the caller activates its generation."""

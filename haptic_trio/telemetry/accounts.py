@@ -16,6 +16,8 @@ from haptic_trio.telemetry.propagation import Propagation
 
 MOST_INSTANCES = 500
 """Maximum number of instances with their own series; others count in the sums only."""
+MOST_RELOAD_LABELS = 100
+"""Maximum number of reasons for reloads with their own series."""
 OLDEST_CHANGE: Final = Family(
     f"{PREFIX}oldest_unpropagated_change_seconds",
     "gauge",
@@ -48,6 +50,7 @@ class Accounts:
         self._wall_clock = wall_clock
         self._propagation = Propagation()
         self._instances: set[str] = set()
+        self._reload_labels: set[str] = set()
         # With a fast lane, ConfigPrepared precedes ConfigValidated and counts render and parse.
         self._prepares = False
         self._is_leader = False
@@ -122,6 +125,12 @@ class Accounts:
         metrics.http_fetch_seconds.observe(event.seconds)
         metrics.http_bytes.inc(event.bytes)
 
+    def _limited(self, label: str) -> str:
+        """Return *label*, or `other` if there are too many: the reasons may be those of an agent."""
+        if len(self._reload_labels) < MOST_RELOAD_LABELS:
+            self._reload_labels.add(label)
+        return label if label in self._reload_labels else "other"
+
     def _take_endpoints(self, names: set[str]) -> None:
         for name in self._instances - names:
             for kind in KINDS:
@@ -187,7 +196,7 @@ class Accounts:
                 metrics.deployment_seconds.observe(event.result.seconds)
                 metrics.runtime_operations.inc(event.result.operations)
                 if event.result.reloaded:
-                    metrics.reloads.labels(reload_label(event.result.reasons)).inc()
+                    metrics.reloads.labels(self._limited(reload_label(event.result.reasons))).inc()
             case m.DriftRepaired():
                 for kind, number in event.found.items():
                     metrics.drift.labels(kind).inc(number)
@@ -228,7 +237,8 @@ def kind_of(result: SyncResult) -> str:
 
 def reload_label(reasons: tuple[str, ...]) -> str:
     """Return the first reason without names of objects, so that the label has few values."""
-    if not reasons:
+    words = reasons[0].replace(":", " ").split() if reasons else []
+    if not words:
         return "unknown"
-    first, *more = reasons[0].replace(":", " ").split()
+    first, *more = words
     return " ".join([first, *[word for word in more if word in _CHANGES][:1]])

@@ -11,7 +11,7 @@ from haptic_trio import messages as m
 from haptic_trio.dataplane.endpoint import SyncResult
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.metrics import Metrics
-from haptic_trio.telemetry.accounts import MOST_INSTANCES, Accounts, reload_label
+from haptic_trio.telemetry.accounts import MOST_INSTANCES, MOST_RELOAD_LABELS, Accounts, reload_label
 from tests.support.components.endpoints import MemoryEndpoint, generation
 from tests.support.messages import PROBLEM, example_of
 
@@ -145,10 +145,20 @@ def test_next_iteration_begins_without_quarantine(metrics: Metrics) -> None:
         (("crt-list ssl/shop.txt changed",), "crt-list changed"),
         (("patch refused: local-1: no such backend shop",), "patch refused"),
         (("order of sections changed",), "order changed"),
+        (("", "backend web added"), "unknown"),
     ],
 )
 def test_label_of_a_reload_holds_no_name_of_an_object(reasons: tuple[str, ...], label: str) -> None:
     assert reload_label(reasons) == label
+
+
+def test_reasons_of_agents_do_not_become_any_number_of_labels(metrics: Metrics) -> None:
+    accounts = Accounts(metrics, clock=lambda: 0.0)
+    for number in range(MOST_RELOAD_LABELS + 10):
+        accounts.take(deployed(reasons=(f"reason-{number}",)))
+
+    assert value(metrics, "haproxy_reloads_total", reason="reason-0") == 1
+    assert value(metrics, "haproxy_reloads_total", reason="other") == 10
 
 
 def test_reasons_of_many_objects_share_one_label(metrics: Metrics) -> None:

@@ -47,6 +47,8 @@ IDLE_LIMIT: Final = 20.0
 """Seconds that an idle connection is kept: less than the agent keeps it, so that no closing one is used."""
 MESSAGE_LENGTH: Final = 4000
 """Characters of an error message that are kept."""
+MOST_ADDRESSES: Final = 1000
+"""Addresses in one answer that HAProxy cannot bind; the others are in the next one."""
 TRUST_RETRIES: Final = 3
 CONTROLLER: Final = re.sub(r"[^\w.-]", "", socket.gethostname(), flags=re.ASCII) + f"-{secrets.token_hex(3)}"
 """Name of this process for agents, which notice when two controllers deploy in turns."""
@@ -215,7 +217,7 @@ class AgentClient:
         words = answer.message[:MESSAGE_LENGTH]
         kind = _ERRORS.get(answer.code)
         if kind is DeploymentRejectedError and answer.unbound:
-            return PortsUnavailableError(name, answer.unbound)
+            return PortsUnavailableError(name, answer.unbound[:MOST_ADDRESSES])
         if kind is not None:
             return kind(name, words)
         hint = f" ({answer.hint})" if answer.hint else ""

@@ -7,6 +7,7 @@ not know the base (it was restarted, or another controller deployed to it),
 it gets a complete manifest, and again only the pieces that it misses.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
@@ -14,7 +15,13 @@ from typing import Final
 import msgspec
 import trio
 
-from haptic_trio.dataplane.agent.client import OPERATION_LIMIT, AgentAnswerError, AgentClient, AgentConflictError
+from haptic_trio.dataplane.agent.client import (
+    MESSAGE_LENGTH,
+    OPERATION_LIMIT,
+    AgentAnswerError,
+    AgentClient,
+    AgentConflictError,
+)
 from haptic_trio.dataplane.agent.generations import (
     CutGeneration,
     KnownGenerations,
@@ -26,6 +33,7 @@ from haptic_trio.dataplane.agent.generations import (
 )
 from haptic_trio.dataplane.agent.messages import (
     FRAME_HEAD,
+    NAME_LENGTH,
     ActivateRequest,
     AgentLimits,
     AgentStatus,
@@ -46,6 +54,7 @@ from haptic_trio.errors import ProblemsError
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.delta import Delta, encode_delta, make_delta
 from haptic_trio.haproxy.plan.operations import Plan
+from haptic_trio.haproxy.runtime.differences import Kind
 
 LARGEST_DELTA: Final = 256 << 10
 """Bytes of a delta that is sent with the operation; a larger change is staged first, in pieces."""
@@ -53,6 +62,12 @@ ROUNDS: Final = 4
 """Uploads after which the agent must have all pieces."""
 FETCHED: Final = 4096
 """Blobs in one request."""
+
+MOST_REASONS: Final = 100
+"""Limit of the reasons in one report of an agent."""
+OTHER: Final = "other"
+"""Kind of a difference that this version does not know."""
+_KINDS: Final = frozenset(map(str, Kind))
 
 SendOperation = Callable[[Delta | None], Awaitable[DoneAnswer]]
 
@@ -182,7 +197,13 @@ class RemoteAgent:
 
     async def repair(self) -> DriftReport:
         """Let the agent compare the process with the generation that was deployed last, and repair differences."""
-        return await self._client.post(DriftReport, "/v1/repair", RepairRequest(), limit=OPERATION_LIMIT)
+        report = await self._client.post(DriftReport, "/v1/repair", RepairRequest(), limit=OPERATION_LIMIT)
+        found = Counter[str]()
+        for kind, number in report.found.items():
+            # Each kind becomes a label of a metric.
+            found[kind if kind in _KINDS else OTHER] += number
+        reasons = tuple(reason[:MESSAGE_LENGTH].strip() or OTHER for reason in report.reasons[:MOST_REASONS])
+        return msgspec.structs.replace(report, found=dict(found), reasons=reasons)
 
     async def _execute(self, generation: Generation, send: SendOperation) -> None:
         delta = await trio.to_thread.run_sync(self._make_small_delta, generation)
@@ -195,7 +216,7 @@ class RemoteAgent:
             await self._stage(generation)
             done = await send(None)
         self._link.running = generation
-        self._link.rival = done.rival
+        self._link.rival = done.rival[:NAME_LENGTH]
 
     def _make_small_delta(self, generation: Generation) -> Delta | None:
         base = self._link.running

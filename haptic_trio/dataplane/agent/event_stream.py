@@ -10,9 +10,10 @@ import trio
 import trio_websocket
 
 from haptic_trio.dataplane.agent.client import AgentAddress
+from haptic_trio.dataplane.agent.limits import TokenBucket
 from haptic_trio.dataplane.agent.messages import AgentEvent
 from haptic_trio.dataplane.agent.routes import HEARTBEAT
-from haptic_trio.errors import leaves_of
+from haptic_trio.errors import INVALID_JSON, HapticError, leaves_of
 
 CONNECT_LIMIT: Final = 10.0
 """Seconds for the connection, and for the handshakes until the first event."""
@@ -20,6 +21,15 @@ SILENCE: Final = 3 * HEARTBEAT
 """Seconds without an event after which the connection is closed."""
 LARGEST_EVENT: Final = 65536
 """Bytes."""
+EVENTS: Final = 10.0
+"""Events per second on average that an agent may send. Each may be logged, and lead to a deployment to the agent."""
+BURST: Final = 200.0
+"""Events that it may send at once: more than three times those that it queues."""
+
+
+class _TooManyEventsError(HapticError):
+    """The agent sends events without an end; a retry helps once it does not."""
+
 
 Stream: TypeAlias = "trio.SSLStream[trio.SocketStream]"
 
@@ -27,12 +37,18 @@ Stream: TypeAlias = "trio.SSLStream[trio.SocketStream]"
 async def follow_once(
     address: AgentAddress, context: ssl.SSLContext, take: Callable[[AgentEvent], None]
 ) -> tuple[bool, str]:
-    """Call *take* with each event until the connection ends; return whether any was received, and why it ended."""
+    """Call *take* with each event until the connection ends; return whether any was received, and why it ended.
+
+    An agent that sends too many events counts as one that sends none.
+    """
     received = False
     reason = ""
+    bucket = TokenBucket(EVENTS, BURST, clock=trio.current_time)
 
     def take_text(text: str | bytes) -> None:
         nonlocal received
+        if not bucket.take():
+            raise _TooManyEventsError
         take(msgspec.json.decode(text, type=AgentEvent))
         received = True
 
@@ -49,7 +65,9 @@ async def follow_once(
         reason = f"rejected with status {_first(group).status_code}"
     except* trio_websocket.ConnectionClosed as group:
         reason = f"closed: {_first(group).reason}"
-    except* (msgspec.DecodeError, UnicodeDecodeError) as group:
+    except* _TooManyEventsError:
+        received, reason = False, f"more than {EVENTS:g} events per second"
+    except* INVALID_JSON as group:
         reason = f"not an event: {_first(group)}"
     except* (trio_websocket.HandshakeError, h11.ProtocolError, trio.BrokenResourceError, OSError) as group:
         error = _first(group)

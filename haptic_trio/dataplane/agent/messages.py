@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import msgspec
 
 from haptic_trio.dataplane.agent.pieces import Step
-from haptic_trio.dataplane.endpoint import EndpointInfo, UnboundAddress
+from haptic_trio.dataplane.endpoint import Count, EndpointInfo, UnboundAddress
 from haptic_trio.errors import HapticError
 from haptic_trio.haproxy.model import FileKind
 from haptic_trio.haproxy.plan.capabilities import Capabilities
@@ -23,6 +23,8 @@ FRAME_HEAD: Final = 24
 """Bytes before the content of a blob."""
 CONTROLLER_HEADER: Final = "Haptic-Controller"
 """Header with the name of the calling controller."""
+NAME_LENGTH: Final = 100
+"""Characters of a controller's name that are kept."""
 JSON_TYPE: Final = "application/json"
 FRAMES_TYPE: Final = "application/vnd.haptic-trio.blobs"
 
@@ -131,8 +133,8 @@ class StoredAnswer(msgspec.Struct, frozen=True, kw_only=True):
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """A worker process of HAProxy."""
 
-    pid: int
-    uptime: int
+    pid: Count
+    uptime: Count
     """Seconds."""
     draining: bool
     """It was replaced by a reload and still has connections."""
@@ -172,7 +174,7 @@ class AgentStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since then."""
     endpoint: EndpointInfo
     workers: tuple[Worker, ...] = ()
-    sequence: int = 0
+    sequence: Count = 0
     """Number of the newest event."""
     limits: AgentLimits = AgentLimits()
 
@@ -212,14 +214,14 @@ class AgentEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A change of an agent's HAProxy."""
 
     kind: EventKind
-    sequence: int
+    sequence: Count
     """Counts events since the agent's start; hello, heartbeat and resync repeat that of the last."""
     boot: str = ""
     generation: str = ""
     """The running generation after the event; empty if unknown."""
-    pid: int = 0
+    pid: Count = 0
     """HAProxy's master process; 0 when none runs."""
-    reloads: int = 0
+    reloads: Count = 0
     deployed: bool = False
     """A controller's request was the cause."""
     detail: str = ""

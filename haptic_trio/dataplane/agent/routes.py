@@ -22,6 +22,7 @@ from haptic_trio.dataplane.agent.messages import (
     CONTROLLER_HEADER,
     FRAMES_TYPE,
     JSON_TYPE,
+    NAME_LENGTH,
     ActivateRequest,
     ErrorCode,
     EventKind,
@@ -41,8 +42,6 @@ CLOSE_FORBIDDEN: Final = 1008
 """Close codes of websockets: try again later, and not allowed."""
 
 T = TypeVar("T")
-NAME_LENGTH: Final = 100
-"""Characters of a controller's name that are kept."""
 Handler = Callable[[Request], Awaitable[Response]]
 
 

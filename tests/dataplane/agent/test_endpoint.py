@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from haptic_trio.dataplane.agent.client import AgentAnswerError
-from haptic_trio.dataplane.agent.endpoint import RemoteAgent
+from haptic_trio.dataplane.agent.endpoint import MOST_REASONS, OTHER, RemoteAgent
 from haptic_trio.dataplane.agent.messages import AgentLimits
 from haptic_trio.dataplane.agent.tls import RenewedContext
 from haptic_trio.dataplane.endpoint import (
@@ -217,6 +217,8 @@ async def test_an_agent_that_was_restarted_gets_only_what_it_lacks(tmp_path: Pat
         (b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nrubb", AgentAnswerError),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", AgentAnswerError),
         (b"HTTP/1.1 500 Oops\r\nContent-Length: 4\r\n\r\nrubb", AgentAnswerError),
+        (b'HTTP/1.1 200 OK\r\nContent-Length: 20005\r\n\r\n{"x":' + b"[" * 20000, AgentAnswerError),
+        (b'HTTP/1.1 500 Oops\r\nContent-Length: 20005\r\n\r\n{"x":' + b"[" * 20000, AgentAnswerError),
         (b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1/\r\nContent-Length: 0\r\n\r\n", AgentAnswerError),
         (b"HTTP/1.1 421 Misdirected\r\nContent-Length: 2\r\n\r\n{}", AgentAnswerError),
         (b"\x00\x01\x02 nonsense\r\n\r\n", EndpointUnreachableError),
@@ -235,15 +237,61 @@ async def test_an_agent_that_was_restarted_gets_only_what_it_lacks(tmp_path: Pat
 async def test_a_server_that_answers_rubbish_is_an_endpoint_error(
     tmp_path: Path, answer: bytes, kind: type[EndpointError]
 ) -> None:
-    async def misbehave(stream: trio.SSLStream[trio.SocketStream]) -> None:
+    async with remote_at(tmp_path, answering_with(answer)) as remote:
+        for ask in (remote.describe, remote.fetch_running, partial(remote.activate, answering(1, "one"))):
+            with pytest.raises(kind):
+                await ask()
+
+
+def json_of(text: str) -> bytes:
+    return f"HTTP/1.1 200 OK\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode()
+
+
+@pytest.mark.parametrize(
+    "report",
+    ['{"operations": -1}', '{"found": {"server": -1}}', f'{{"found": {{"server": 1{"0" * 400}}}}}'],
+)
+async def test_a_number_that_no_metric_can_count_is_an_endpoint_error(tmp_path: Path, report: str) -> None:
+    async with remote_at(tmp_path, answering_with(json_of(report))) as remote:
+        with pytest.raises(AgentAnswerError):
+            await remote.repair()
+
+
+async def test_texts_of_a_report_that_become_labels_are_limited(tmp_path: Path) -> None:
+    kinds = ", ".join(f'"kind {number}": 2' for number in range(100))
+    reasons = ", ".join('" "' for _ in range(1000))
+    report = f'{{"found": {{"server": 1, {kinds}}}, "reasons": [{reasons}]}}'
+    async with remote_at(tmp_path, answering_with(json_of(report))) as remote:
+        found = await remote.repair()
+    assert found.found == {"server": 1, OTHER: 200}
+    assert found.reasons == (OTHER,) * MOST_REASONS
+
+
+async def test_an_answer_in_tiny_parts_lets_other_tasks_run(tmp_path: Path) -> None:
+    tiny = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 2000 + b"0\r\n\r\n"
+    passes = 0
+
+    async def count() -> None:
+        nonlocal passes
+        while True:
+            passes += 1
+            await trio.lowlevel.checkpoint()
+
+    async with remote_at(tmp_path, answering_with(tiny)) as remote, trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        with pytest.raises(AgentAnswerError):
+            await remote.describe()
+        nursery.cancel_scope.cancel()
+    assert passes > 2000
+
+
+def answering_with(answer: bytes) -> Callable[[trio.SSLStream[trio.SocketStream]], Awaitable[None]]:
+    async def handle(stream: trio.SSLStream[trio.SocketStream]) -> None:
         async with stream:
             await stream.receive_some()
             await stream.send_all(answer)
 
-    async with remote_at(tmp_path, misbehave) as remote:
-        for ask in (remote.describe, remote.fetch_running, partial(remote.activate, answering(1, "one"))):
-            with pytest.raises(kind):
-                await ask()
+    return handle
 
 
 async def test_blobs_that_are_others_than_were_asked_for_are_rejected(tmp_path: Path) -> None:

@@ -2,17 +2,18 @@
 
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
 import trio
+import trio_websocket
 
 from haptic_trio.dataplane.agent.client import AgentAddress
-from haptic_trio.dataplane.agent.event_stream import CONNECT_LIMIT, follow_once
+from haptic_trio.dataplane.agent.event_stream import BURST, CONNECT_LIMIT, follow_once
 from haptic_trio.dataplane.agent.messages import AgentEvent, EventKind
 from haptic_trio.dataplane.agent.tls import RenewedContext
 from haptic_trio.dataplane.sync import sync_endpoint
@@ -174,3 +175,54 @@ async def test_server_that_closes_instead_of_answering_ends_the_attempt(tmp_path
         assert not received
         assert reason
         nursery.cancel_scope.cancel()
+
+
+async def test_event_with_very_many_levels_ends_the_connection(tmp_path: Path) -> None:
+    async def greet(socket: trio_websocket.WebSocketConnection) -> None:
+        await socket.send_message('{"x":' + "[" * 20_000)
+
+    received, reason = await follow_scripted(tmp_path, greet)
+    assert not received
+    assert reason.startswith("not an event")
+
+
+async def test_an_agent_that_sends_events_without_an_end_is_disconnected(tmp_path: Path) -> None:
+    taken: list[AgentEvent] = []
+
+    async def flood(socket: trio_websocket.WebSocketConnection) -> None:
+        while True:
+            await socket.send_message('{"kind": "hello", "sequence": 1}')
+
+    received, reason = await follow_scripted(tmp_path, flood, taken.append)
+    assert not received
+    assert "events per second" in reason
+    assert BURST <= len(taken) < 2 * BURST
+
+
+async def follow_scripted(
+    root: Path,
+    greet: Callable[[trio_websocket.WebSocketConnection], Awaitable[None]],
+    take: Callable[[AgentEvent], None] = print,
+) -> tuple[bool, str]:
+    """Follow an agent that accepts a connection and then does *greet*, until the connection ends."""
+    authority = Authority(root / "tls")
+    context = RenewedContext(authority.issue("controller"), server=False)
+    server = RenewedContext(authority.issue("127.0.0.1"), server=True)
+
+    async def answer(stream: trio.SSLStream[trio.SocketStream]) -> None:
+        async with trio.open_nursery() as nursery:
+            request = await trio_websocket.wrap_server_stream(nursery, stream)
+            socket = await request.accept()
+            with suppress(trio_websocket.ConnectionClosed):
+                await greet(socket)
+                await socket.get_message()
+
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            listeners = await nursery.start(
+                partial(trio.serve_ssl_over_tcp, answer, 0, server, host="127.0.0.1", https_compatible=True)
+            )
+            port = listeners[0].transport_listener.socket.getsockname()[1]
+            ended = await follow_once(AgentAddress(name="x", url=f"https://127.0.0.1:{port}"), context, take)
+            nursery.cancel_scope.cancel()
+    return ended
