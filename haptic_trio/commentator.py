@@ -12,7 +12,7 @@ import trio
 
 from haptic_trio import messages as m
 from haptic_trio.channels import EventBuffer
-from haptic_trio.haproxy.plan.plan import FIRST_GENERATION
+from haptic_trio.haproxy.plan.plan import UNKNOWN_GENERATION
 from haptic_trio.logs import Logger
 from haptic_trio.metrics import Metrics
 
@@ -197,7 +197,7 @@ def _instance_deployed(event: m.InstanceDeployed) -> Story:
     if not result.changed:
         return "debug", "instance up to date", values
     if result.reloaded:
-        message = "instance started" if result.reasons == (FIRST_GENERATION,) else "instance reloaded"
+        message = "instance configured" if result.reasons == (UNKNOWN_GENERATION,) else "instance reloaded"
         before = {"operations": result.operations} if result.operations else {}
         return "info", message, values | {"reasons": list(result.reasons)} | before
     return "info", "instance updated without reload", values | {"operations": result.operations}

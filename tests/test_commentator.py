@@ -21,7 +21,7 @@ from haptic_trio.config.credentials import Credentials
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.config.model import Config
 from haptic_trio.dataplane.endpoint import SyncResult
-from haptic_trio.haproxy.plan.plan import FIRST_GENERATION
+from haptic_trio.haproxy.plan.plan import UNKNOWN_GENERATION
 from haptic_trio.logs import configure_logs, get_logger
 from haptic_trio.metrics import Metrics
 from tests.support.messages import PROBLEM, REF, example_of, message_types
@@ -169,10 +169,10 @@ async def test_drift_that_was_repaired_is_a_warning_with_its_kinds(narration: Na
             {"operations": 2, "held": ["backend web added"]},
         ),
         (
-            SyncResult(endpoint="e", changed=True, reloaded=True, reasons=(FIRST_GENERATION,)),
+            SyncResult(endpoint="e", changed=True, reloaded=True, reasons=(UNKNOWN_GENERATION,)),
             "info",
-            "instance started",
-            {"reasons": [FIRST_GENERATION]},
+            "instance configured",
+            {"reasons": [UNKNOWN_GENERATION]},
         ),
     ],
 )

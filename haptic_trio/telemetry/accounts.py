@@ -10,7 +10,7 @@ from prometheus_client import Gauge
 
 from haptic_trio import messages as m
 from haptic_trio.dataplane.endpoint import SyncResult
-from haptic_trio.haproxy.plan.plan import FIRST_GENERATION
+from haptic_trio.haproxy.plan.plan import UNKNOWN_GENERATION
 from haptic_trio.metrics import PREFIX, Family, Metrics, Readings
 from haptic_trio.telemetry.propagation import Propagation
 
@@ -232,7 +232,7 @@ def kind_of(result: SyncResult) -> str:
         return "unchanged"
     if not result.reloaded:
         return "runtime"
-    return "start" if result.reasons == (FIRST_GENERATION,) else "reload"
+    return "start" if result.reasons == (UNKNOWN_GENERATION,) else "reload"
 
 
 def reload_label(reasons: tuple[str, ...]) -> str:

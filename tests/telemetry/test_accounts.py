@@ -224,7 +224,7 @@ def series(metrics: Metrics, name: str) -> list[dict[str, str]]:
         (deployed(operations=1), "runtime"),
         (deployed(changed=False), "unchanged"),
         (deployed(reasons=("backend web added",)), "reload"),
-        (deployed(reasons=("first generation",)), "start"),
+        (deployed(reasons=("unknown generation",)), "start"),
         (m.InstanceFailed(correlation="c", endpoint="e", error="x", seconds=0.1), "failed"),
     ],
 )

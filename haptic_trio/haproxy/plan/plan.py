@@ -27,7 +27,8 @@ from haptic_trio.haproxy.plan.operations import Plan
 from haptic_trio.haproxy.plan.servers import plan_servers
 from haptic_trio.haproxy.plan.steps import Phase, Step, order_steps
 
-FIRST_GENERATION: Final = "first generation"
+UNKNOWN_GENERATION: Final = "unknown generation"
+"""Reason for a reload: HAProxy runs no generation yet, or one that is not known, so nothing can be compared."""
 
 MAX_CHANGED_SERVERS: Final = 1_000
 """A change of more servers than this needs a reload, which takes less time: all other changes of an endpoint wait while
@@ -54,12 +55,12 @@ def make_plan(
     capabilities: Capabilities = OLDEST,
     diff: ConfigDiff | None = None,
 ) -> Plan:
-    """Return the plan from *running*, the generation in the process (None: none), to *desired*; never raises.
+    """Return the plan from *running*, the generation in the process (None: unknown, or none), to *desired*.
 
-    *diff* is the difference of the two configurations, if it is known.
+    *diff* is the difference of the two configurations, if it is known. Never raises.
     """
     if running is None:
-        return Plan(reasons=(FIRST_GENERATION,))
+        return Plan(reasons=(UNKNOWN_GENERATION,))
     if running.id == desired.id:
         return Plan()
     steps: list[Step] = []

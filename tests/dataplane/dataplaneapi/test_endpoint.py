@@ -52,7 +52,7 @@ async def test_first_deployment_stores_files_and_loads_the_configuration() -> No
         info = await endpoint.describe()
 
     assert result.reloaded
-    assert result.reasons == ("first generation",)
+    assert result.reasons == ("unknown generation",)
     assert api.loads == 1
     assert runs(api, desired)
     assert (info.version, info.generation, info.reloads) == ("2.8.25", desired.id, 1)

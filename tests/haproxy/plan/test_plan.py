@@ -32,7 +32,7 @@ def _server_plan(before: str, after: str, extra: str = "") -> Plan:
 
 
 def test_the_first_generation_is_loaded() -> None:
-    assert make_plan(None, _generation("global\n")) == Plan(reasons=("first generation",))
+    assert make_plan(None, _generation("global\n")) == Plan(reasons=("unknown generation",))
 
 
 def test_an_identical_generation_needs_nothing() -> None:

@@ -91,7 +91,7 @@ REASON = "frontend f: directive 'http-request' added"
 
 
 def test_nothing_goes_ahead_of_the_first_generation() -> None:
-    assert split_plan(None, build()) == SplitPlan(None, (), ("first generation",))
+    assert split_plan(None, build()) == SplitPlan(None, (), ("unknown generation",))
 
 
 def test_a_change_without_a_reload_is_not_split() -> None:
