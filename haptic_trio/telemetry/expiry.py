@@ -4,7 +4,6 @@ The leaf counts: the first certificate of a file. What comes after it may be
 an old cross-signed root, which no client looks at.
 """
 
-import re
 from collections.abc import Iterable
 from functools import lru_cache
 from heapq import nsmallest
@@ -13,13 +12,13 @@ from typing import Final
 import msgspec
 from cryptography import x509
 
+from haptic_trio.haproxy.config.certificates import PEM
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation
 from haptic_trio.x509.errors import UNREADABLE
 
 SOONEST: Final = 10
 """Number of certificates with their own series."""
 
-_PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _MEMO: Final = "expires"
 
 
@@ -49,7 +48,7 @@ def find_expiries(generation: Generation) -> Expiries:
 def _expiries(files: Iterable[AuxFile]) -> Iterable[Expiry]:
     for file in files:
         if _MEMO not in file.memo:
-            match = _PEM.search(file.content)
+            match = PEM.search(file.content)
             # Only the certificate, so that the cache holds no private keys.
             file.memo[_MEMO] = _expiry_of(match[0]) if match is not None else None
         at = file.memo[_MEMO]

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from haptic_trio.haproxy.config.certificates import CrtListEntry, crt_lists_of, names_are_files
+from haptic_trio.haproxy.config.certificates import PEM, CrtListEntry, crt_lists_of, names_are_files
 from haptic_trio.haproxy.config.maps import Entry, MapUse, file_entries, find_map_use, form_of
 from haptic_trio.haproxy.model import AuxFile, FileChange, FileKind, Generation, make_file
 from haptic_trio.haproxy.plan.capabilities import Capabilities
@@ -23,7 +23,6 @@ from haptic_trio.haproxy.plan.store_commands import file_word, is_sendable
 from haptic_trio.haproxy.runtime.differences import Finding, Kind
 from haptic_trio.haproxy.runtime.replies import UnreadableReplyError, parse_list, parse_map
 
-_PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _LISTED: Final = re.compile(r"(?P<certificate>\S+):\d+(?: \[(?P<options>.*?)\])?(?P<filters>(?: \S+)*) *")
 _BATCH: Final = 50
 """Certificates to read with one command line."""
@@ -198,7 +197,7 @@ def _read_fingerprints(answer: str) -> dict[str, str]:
 
 def _fingerprint(content: bytes) -> str:
     """Return the fingerprint of the first certificate of a file, as HAProxy shows it; empty if there is none."""
-    match = _PEM.search(content)
+    match = PEM.search(content)
     if match is None:
         return ""
     try:

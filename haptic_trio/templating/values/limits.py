@@ -27,6 +27,7 @@ MAX_ITEMS: Final = 100_000
 """Largest `range` and largest list made by an operator."""
 MAX_INT_BITS: Final = 4_096
 MAX_FORMAT_WIDTH: Final = 1_000
+MAX_FORMAT_KEYS: Final = 100  # each `%(` without an end is compared with all of the text behind it
 _UNMETERED: Final = 1_024
 _MOST_PIECES: Final = 5_000_000
 _SECONDS_PER_OBJECT: Final = 0.002
@@ -327,6 +328,8 @@ def modulo(meter: Meter, left: Any, right: Any) -> Any:
 
 def percent_format(meter: Meter, spec: str, values: Any) -> str:
     """Return `spec % values`, plain text, where no width is chosen by data or beyond reason."""
+    if spec.count("%(") > MAX_FORMAT_KEYS:
+        raise LimitReachedError(f"a format with more than {MAX_FORMAT_KEYS} named fields")
     for match in _FORMAT_SPEC.finditer(spec):
         for width in match.groups():
             if width is not None and (width == "*" or len(width) > 4 or int(width) > MAX_FORMAT_WIDTH):

@@ -85,6 +85,8 @@ SIZE = {
     "width of format": "{{ '%1000000000d' | format(1) }}",
     "width by data": "{{ '%*d' | format(1000000000, 1) }}",
     "precision": "{{ '%.1000000000f' | format(1.0) }}",
+    "named fields of format": "{{ ('%(' * 400000) | format(1) }}",
+    "named fields of a remainder": "{{ ('%(' * 400000) % 1 }}",
     "recursive macro": "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
     "recursive include": "{% include 'self' %}",
 }  # fmt: skip
