@@ -6,7 +6,7 @@ from types import BuiltinMethodType, FunctionType, MethodType
 from typing import Any, Final
 
 from jinja2 import Template, TemplateNotFound
-from jinja2.runtime import Context, Macro
+from jinja2.runtime import Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from haptic_trio.gateway.routes.backends import Retry
@@ -18,6 +18,7 @@ from haptic_trio.ingress.functions import IngressFunctions, IngressView
 from haptic_trio.templating.codegen import TemplateCodeGenerator
 from haptic_trio.templating.filters.emit import concat
 from haptic_trio.templating.filters.registry import FILTERS, join_items
+from haptic_trio.templating.filters.service_ports import ServicePort
 from haptic_trio.templating.incremental.fragments import render_fragment
 from haptic_trio.templating.incremental.recorder import current_recorder
 from haptic_trio.templating.missing import MissingValue
@@ -51,6 +52,8 @@ _KNOWN: Final[Mapping[type, frozenset[str]]] = {
     Variant: frozenset({*Variant.__struct_fields__, "is_h2", "is_tcp"}),
     Retry: frozenset(Retry.__struct_fields__),
     BackendTls: frozenset(BackendTls.__struct_fields__),
+    ServicePort: frozenset(ServicePort.__struct_fields__),
+    LoopContext: frozenset({"first", "index", "index0", "last", "length"}),
     str: _STR_METHODS,
     Emitted: _STR_METHODS,
 }
@@ -101,6 +104,8 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         if kind is dict or kind is ResourcesView:
             if attribute in obj:
                 return obj[attribute]
+            if kind is dict and attribute in _DICT_METHODS:
+                return getattr(obj, attribute)
         elif attribute in _KNOWN.get(kind, ()):
             return getattr(obj, attribute)
         return self._reach(obj, attribute, place)

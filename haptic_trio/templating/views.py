@@ -112,7 +112,8 @@ def answer_of(aspect: Aspect, found: Sequence[Any]) -> Any:
     """Return one *aspect* of the objects *found*: whether there are any, values at a path, or a function's result."""
     if aspect == EXISTENCE:
         return bool(found)
-    if any(resource.get("kind") == "Secret" for resource in found):
+    # All objects of a store are of one kind.
+    if any(resource.get("kind") == "Secret" for resource in found[:1]):
         # Outputs that derive from a Secret are known by their lookups of whole objects.
         raise TemplateFaultError("pick cannot read Secrets", "use get, which returns the whole object")
     if not isinstance(aspect, str):

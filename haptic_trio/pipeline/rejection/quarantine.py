@@ -1,8 +1,8 @@
 """Quarantine: objects that are rejected, the reason, and their fallback; also warnings for owners of objects.
 
 The unit is an object with all its *fragments*. If one fragment fails, all of
-them fall back to their last good outputs: the newest that were part of a
-valid configuration. An object without good outputs is not served. A
+them fall back to the newest outputs that passed the parser, or else to those
+of the last valid configuration. An object without usable outputs is not served. A
 fragment renders again when a lookup result changes, so a correction of
 another object can release the object as well. An output that HAProxy rejected
 is remembered by its digest, and counts as failed for as long as the fragment
@@ -98,7 +98,7 @@ class Quarantine:
         found, good, objects = Quarantine(), dict(self._good), tuple(self._objects)
         failing = {(ref.kind, ref.namespace, ref.name) for ref in objects}
         found._good = good
-        found._inherited = frozenset(key for key in good if _object_of(key) not in failing)
+        found._inherited = frozenset(good if not failing else (key for key in good if _object_of(key) not in failing))
         found.setbacks = self.setbacks.released()
         found.reported_warnings = self.reported_warnings
         return found
@@ -165,7 +165,7 @@ class Quarantine:
         An object was good before if the previous configuration rendered the same version of it. A changed object may
         be at fault itself, and is ignored.
         """
-        if not self._inherited:
+        if not self._inherited or not rejections:
             return ()
         good = {_object_of(key): self._good[key].version for key in self._inherited}
         failed = {rejection.key for rejection in rejections}

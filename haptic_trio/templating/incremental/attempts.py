@@ -146,7 +146,7 @@ def _call(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], st
     except Exception as error:  # noqa: BLE001  whatever an object's data breaks must break this object alone
         problem = problem_of(error, origin.subject)
     finally:
-        run.switch(budget)
+        run.leave_fragment(budget)
         concerns, trace.concerns = trace.concerns, outer_concerns
         guards, trace.guards = frozenset(trace.guards), outer_guards
         trace.rounds = outer_rounds

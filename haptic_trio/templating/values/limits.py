@@ -39,6 +39,9 @@ _NAMESPACE_REDUCTION: Final = 10
 _REDUCED_FOR: Final = 20
 """For so many times the limit, fragments of a namespace get less after one of them has reached it: who changes slow
 objects again and again holds up others for a small part of the time."""
+_CPU_TOLERANCE: Final = 0.01
+"""The part of its time limit by which a fragment may end early: reading the CPU time is a system call, and a render of
+a large cluster would make tens of thousands."""
 _FORMAT_SPEC: Final = re.compile(r"%(?:\([^)]*\))?[-#0 +]*(\*|\d+)?(?:\.(\*|\d+))?")
 
 
@@ -137,18 +140,20 @@ class Meter:
     Compiled templates compare the wall clock, which is cheap to read, with
     `deadline`. CPU time never exceeds wall time: when the deadline has
     passed, `stop` reads the thread's CPU time and moves the deadline by what
-    is left of the budget.
+    is left of the budget. A fragment that ends before its deadline reads no
+    CPU time.
     """
 
     __slots__ = (
-        "_budget", "_granted", "_limits", "_outside", "_proven", "_reduced_until", "_since", "_slow", "deadline",
-        "is_cancelled", "piece_limit", "until",
+        "_budget", "_cpu", "_granted", "_limits", "_outside", "_proven", "_read_at", "_reduced_until", "_since",
+        "_slow", "deadline", "is_cancelled", "piece_limit", "until",
     )  # fmt: skip
 
     def __init__(self, limits: RenderLimits) -> None:
         self._limits = limits
         self._budget: Budget | None = None
         self._since = 0.0
+        self._cpu, self._read_at = 0.0, float("-inf")
         self._proven: set[str] = set()
         self._reduced_until: dict[str, float] = {}
         self.is_cancelled = False
@@ -172,7 +177,10 @@ class Meter:
         self._outside = Budget.outside(self._limits)
         self._granted: dict[str, int] = {}
         self._slow: Counter[str] = Counter()
-        self.switch(None)
+        # The next render may run in another thread, with a CPU time of its own.
+        self._read_at = float("-inf")
+        self._budget = None
+        self._aim()
 
     def cancel(self) -> None:
         """Have the rendering thread stop at its next loop or call; for other threads."""
@@ -181,15 +189,28 @@ class Meter:
 
     # Budgets.
 
-    def switch(self, budget: Budget | None) -> Budget | None:
-        """Count time and output for *budget* from now on, or for none; return the one before."""
-        now = cpu_clock()
+    def switch(self, budget: Budget | None, *, tolerance: float = 0.0) -> Budget | None:
+        """Count time and output for *budget* from now on, or for none; return the one before.
+
+        *tolerance*: seconds of CPU time before now that may be counted, too,
+        if no budget was in force.
+        """
         outer, self._budget = self._budget, budget
         if outer is not None:
+            now = self._read_cpu()
             outer.used += now - self._since
-        self._since = now
+            self._since = now
+        elif budget is not None:
+            self._since = self._read_cpu(tolerance)
         self._aim()
         return outer
+
+    def _read_cpu(self, max_age: float = 0.0) -> float:
+        """Return the CPU time of this thread, at most *max_age* seconds ago."""
+        now = clock()
+        if now - self._read_at >= max_age:
+            self._cpu, self._read_at = cpu_clock(), now
+        return self._cpu
 
     def switch_outside(self) -> Budget | None:
         """Count for template code outside of fragments from now on; return the budget before."""
@@ -202,7 +223,13 @@ class Meter:
             divisor = next(divisor for count, divisor in _REDUCTIONS if self._slow[fragment] >= count)
         if self._reduced_until and clock() < self._reduced_until.get(namespace, 0):
             divisor = max(divisor, _NAMESPACE_REDUCTION)
-        return self.switch(Budget.of_fragment(self._limits, divisor))
+        budget = Budget.of_fragment(self._limits, divisor)
+        return self.switch(budget, tolerance=budget.seconds * _CPU_TOLERANCE)
+
+    def leave_fragment(self, outer: Budget | None) -> None:
+        """Count for *outer*, as before `switch_to_fragment`."""
+        self._budget = None
+        self.switch(outer)
 
     def note_success(self, fragment: str) -> None:
         """Note that *fragment* stays within its limits for some object."""
@@ -256,7 +283,7 @@ class Meter:
             raise RenderAbandonedError("the render was abandoned")
         budget = self._budget
         if budget is not None:
-            now = cpu_clock()
+            now = self._read_cpu()
             budget.used += now - self._since
             self._since = now
             if budget.used >= budget.seconds:

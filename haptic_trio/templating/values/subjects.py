@@ -41,7 +41,7 @@ def is_same_object(left: Subject, right: Subject) -> bool:
     return (left.kind, left.namespace, left.name) == (right.kind, right.namespace, right.name)
 
 
-class FragmentKey(msgspec.Struct, frozen=True):
+class FragmentKey(msgspec.Struct, frozen=True, cache_hash=True):
     """Identity of a fragment, the same in all renders and for all versions of its object."""
 
     fragment: str
