@@ -2,7 +2,9 @@
 
 import base64
 
-from haptic_trio.console.redaction import MOST_SECRETS, Redactor
+import pytest
+
+from haptic_trio.console.redaction import MOST_BYTES, MOST_SECRETS, Redactor
 from haptic_trio.k8s.store import Store, Stores
 
 
@@ -54,3 +56,33 @@ def test_with_too_many_secrets_the_text_is_withheld() -> None:
     stores = secrets(*(f"value {number}" for number in range(MOST_SECRETS + 1)))
 
     assert Redactor(lambda: stores).clean("harmless").startswith("withheld, digest ")
+
+
+def test_with_secrets_of_too_many_bytes_the_text_is_withheld_and_nothing_is_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stores = secrets(*("x" * (MOST_BYTES // 12) for _ in range(17)))
+    monkeypatch.setattr(base64, "b64decode", None)
+
+    assert Redactor(lambda: stores).clean("harmless").startswith("withheld, digest ")
+
+
+def test_a_secret_is_read_again_only_if_it_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    stores = secrets("correct horse", "battery")
+    redactor = Redactor(lambda: stores)
+    redactor.clean("anything")
+    read: list[str] = []
+    decode = base64.b64decode
+
+    def note(value: str, *, validate: bool) -> bytes:
+        read.append(value)
+        return decode(value, validate=validate)
+
+    monkeypatch.setattr(base64, "b64decode", note)
+    (present,) = stores.values()
+    staple = base64.b64encode(b"staple").decode()
+    present.upsert({**present.list()[1], "data": {"value": staple}})
+
+    assert "horse" not in redactor.clean("correct horse, staple")
+    assert "staple" not in redactor.clean("correct horse, staple")
+    assert read == [staple]
