@@ -3,28 +3,23 @@
 import re
 import time
 from collections.abc import Callable
-from contextlib import aclosing
 from http import HTTPStatus
 
-import trio
 from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from haptic_trio.dataplane.agent.tls import Client, current_client
 from haptic_trio.logs import get_logger
 from haptic_trio.webhook.admission import Admission
+from haptic_trio.webhook.bodies import Bodies, BodyError
 from haptic_trio.webhook.metrics import BAD, WebhookMetrics
 from haptic_trio.webhook.review import ReviewError, decode_review, encode_answer
 
 PATH = "/validate"
-MOST_BYTES = 3 << 20
-"""Maximum bytes of a body: the request limit of the API server, for an object and its old version."""
-BODY_LIMIT = 5.0
-"""Seconds to receive a body."""
 MOST_REQUESTS = 64
-"""Maximum number of concurrent requests, whose bodies are in memory."""
+"""Maximum number of concurrent requests."""
 _JSON = "application/json"
 _TIMEOUT = re.compile(r"(?P<number>\d{1,5}(?:\.\d{1,6})?)(?P<unit>ms|s|m)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0}
@@ -51,6 +46,7 @@ class Doorkeeper:
 def make_app(admission: Admission, metrics: WebhookMetrics, doorkeeper: Doorkeeper | None) -> Starlette:
     """Return the application; without a *doorkeeper*, every client is authorized."""
     running = 0
+    bodies = Bodies()
     log = get_logger("webhook")
 
     async def validate(request: Request) -> Response:
@@ -62,7 +58,9 @@ def make_app(admission: Admission, metrics: WebhookMetrics, doorkeeper: Doorkeep
             return _rejected(HTTPStatus.SERVICE_UNAVAILABLE, f"{running} requests are being served")
         running += 1
         try:
-            return await _validate(request, admission)
+            return await _validate(request, bodies, admission)
+        except BodyError as exc:
+            return _rejected(exc.status, str(exc))
         except ReviewError as exc:
             metrics.note(BAD, 0.0)
             return _rejected(HTTPStatus.BAD_REQUEST, str(exc))
@@ -72,34 +70,13 @@ def make_app(admission: Admission, metrics: WebhookMetrics, doorkeeper: Doorkeep
     return Starlette(routes=[Route(PATH, validate, methods=["POST"])])
 
 
-async def _validate(request: Request, admission: Admission) -> Response:
+async def _validate(request: Request, bodies: Bodies, admission: Admission) -> Response:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
         return _rejected(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the body must be {_JSON}")
-    with trio.move_on_after(BODY_LIMIT) as scope:
-        body = await _read(request)
-    if scope.cancelled_caught:
-        return _rejected(HTTPStatus.REQUEST_TIMEOUT, f"the body was not received within {BODY_LIMIT:g} s")
-    if body is None:
-        return _rejected(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {MOST_BYTES >> 20} MiB")
-    review = decode_review(body)
-    answer = await admission.review(review, limit=read_timeout(request.query_params.get("timeout", "")))
+    async with bodies.reading(request) as body:
+        review = decode_review(body)
+        answer = await admission.review(review, limit=read_timeout(request.query_params.get("timeout", "")))
     return Response(encode_answer(review.uid, answer), media_type=_JSON)
-
-
-async def _read(request: Request) -> bytearray | None:
-    """Return the body; None if it is too large (the rest is not read)."""
-    body = bytearray()
-    if int(request.headers.get("content-length", 0)) > MOST_BYTES:
-        return None
-    try:
-        async with aclosing(request.stream()) as chunks:
-            async for chunk in chunks:
-                body += chunk
-                if len(body) > MOST_BYTES:
-                    return None
-    except ClientDisconnect as exc:
-        raise ReviewError("the client disconnected") from exc
-    return body
 
 
 def read_timeout(text: str) -> float | None:

@@ -17,7 +17,8 @@ from haptic_trio.channels import Latest
 from haptic_trio.errors import Problem
 from haptic_trio.metrics import Families
 from haptic_trio.webhook.admission import Admission
-from haptic_trio.webhook.app import MOST_BYTES, read_timeout
+from haptic_trio.webhook.app import read_timeout
+from haptic_trio.webhook.bodies import MOST_BYTES
 from haptic_trio.webhook.metrics import WebhookMetrics
 from haptic_trio.webhook.server import WebhookOptions, run_webhook
 from tests.webhook.builders import body_of, review_of, web
