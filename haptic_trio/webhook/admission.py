@@ -42,7 +42,10 @@ class Present(msgspec.Struct, frozen=True):
     targets: tuple[Target, ...]
     dry_runs: TriesChanges
     hidden: Callable[[str], frozenset[str] | None] = lambda _namespace: frozenset()
-    """Returns the secret texts that owners of objects in a namespace must not see; None if there are too many."""
+    """Returns the secret texts that owners of objects in a namespace must not see; None if there are too many.
+
+    Runs in a worker thread.
+    """
 
 
 class AdmissionLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +78,8 @@ class Admission:
         self._limits = limits or AdmissionLimits()
         self._configuration = configuration
         self._running = 0
+        # An abandoned thread keeps its token until it ends.
+        self._judging = trio.CapacityLimiter(1)
         self._log = get_logger("webhook")
 
     async def review(self, request: Request, *, limit: float | None = None) -> Answer:
@@ -123,8 +128,18 @@ class Admission:
         seconds = self._deadline(limit, self._limits.deadline)
         with _in_time(seconds):
             found = await present.dry_runs.run(replacements, limit=seconds)
-        clean = _cleaner(request, present)
-        return judge(request.ref, request.operation, found, clean, partial(find_fields, request.object))
+            if found == DryRun():
+                return Answer()
+            # Searching for the Secrets of a cluster takes a while.
+            return await trio.to_thread.run_sync(
+                partial(_judge, request, present, found), limiter=self._judging, abandon_on_cancel=True
+            )
+
+
+def _judge(request: Request, present: Present, found: DryRun) -> Answer:
+    """Return the answer for *found*; runs in a worker thread."""
+    clean = _cleaner(request, present)
+    return judge(request.ref, request.operation, found, clean, partial(find_fields, request.object))
 
 
 @contextmanager

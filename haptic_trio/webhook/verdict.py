@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import islice
 from typing import TypeAlias
 
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.pipeline.field_paths import without_emitter
 from haptic_trio.pipeline.review.dry_run import DryRun, Fault
 from haptic_trio.templating.values.subjects import Subject
-from haptic_trio.webhook.review import Answer
+from haptic_trio.webhook.review import MOST_WARNINGS, Answer
 
 MOST_FAULTS = 10
 _CONFIG = "haproxy.cfg"
@@ -34,13 +35,14 @@ def judge(
     """
     sentence = partial(_sentence, ref=ref, clean=clean, find_fields=find_fields)
     own = [fault for fault in found.faults if not fault.is_known and _concerns(fault, ref)]
+    # One change can lead to any number of texts, and redaction costs time: only those that are shown are redacted.
     warnings = [
         f"{warning.subject}: {clean(warning.message)}"
-        for warning in found.warnings
-        if warning.subject.namespace == ref.namespace
+        for warning in islice((one for one in found.warnings if one.subject.namespace == ref.namespace), MOST_WARNINGS)
     ]
     if operation == "DELETE":
-        warnings += [sentence(fault) for fault in _distinct(found.faults) if not fault.is_known]
+        broken = (fault for fault in _distinct(found.faults) if not fault.is_known)
+        warnings += map(sentence, islice(broken, MOST_FAULTS))
         return Answer(warnings=tuple(warnings))
     if own:
         return Answer(allowed=False, message=_message(ref, _distinct(own), sentence), warnings=tuple(warnings))
@@ -77,6 +79,9 @@ def _message(ref: ResourceRef, faults: Sequence[Fault], sentence: Callable[[Faul
 
 def _sentence(fault: Fault, *, ref: ResourceRef, clean: Callable[[str], str], find_fields: Place) -> str:
     problem = fault.problem
+    if fault.subject is not None and ref.namespace and fault.subject.namespace != ref.namespace:
+        # The reason quotes the object, which the author of this one may not be allowed to read.
+        return f"{fault.subject} could no longer be served"
     text = clean(problem.message)
     is_own = fault.subject is not None and _is_same(fault.subject, ref)
     if is_own and fault.phase == "render" and (fields := find_fields(problem.message)):

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -178,6 +179,22 @@ async def test_a_text_is_not_shown_where_there_are_too_many_secrets_to_search_fo
         assert not answer.allowed
         assert "hunter2" not in answer.message
         assert "not shown" in answer.message
+
+
+async def test_secrets_are_searched_for_in_a_worker_thread() -> None:
+    threads: list[int] = []
+
+    def hidden(_namespace: str) -> frozenset[str]:
+        threads.append(threading.get_ident())
+        return frozenset({"hunter2"})
+
+    answer = await Rig(FakeDryRuns(DryRun(faults=(fault("bad hunter2"),))), hidden=hidden).admission.review(
+        request_of(web())
+    )
+
+    assert "<secret>" in answer.message
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 async def test_field_that_is_rejected_is_named_and_nothing_of_a_secret() -> None:

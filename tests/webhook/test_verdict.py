@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.pipeline.review.dry_run import DryRun
 from haptic_trio.templating.values.subjects import ObjectWarning, Subject
-from haptic_trio.webhook.review import Answer
-from haptic_trio.webhook.verdict import judge
+from haptic_trio.webhook.review import MOST_WARNINGS, Answer
+from haptic_trio.webhook.verdict import MOST_FAULTS, judge
 from tests.webhook.builders import fault
 
 REF = ResourceRef("Ingress", "default", "web")
@@ -52,6 +52,33 @@ def test_others_cannot_veto() -> None:
 
     assert given.allowed
     assert "Ingress elsewhere/shop could no longer be served" in given.warnings[0]
+
+
+def test_reason_of_an_object_in_another_namespace_is_not_shown() -> None:
+    found = DryRun(
+        faults=(fault("url_path: /their/path", "Ingress", "shop", namespace="elsewhere", phase="check", line=3),)
+    )
+
+    for operation in ("CREATE", "DELETE"):
+        assert answer(found, operation).warnings == ("Ingress elsewhere/shop could no longer be served",)
+
+
+def test_only_texts_that_are_shown_are_cleaned() -> None:
+    subject = Subject("Ingress", "default", "web")
+    found = DryRun(
+        warnings=tuple(ObjectWarning(subject, "X", str(number)) for number in range(1000)),
+        faults=tuple(fault(str(number), name=f"i{number}") for number in range(1000)),
+    )
+    cleaned: list[str] = []
+
+    def clean(text: str) -> str:
+        cleaned.append(text)
+        return text
+
+    for operation in ("CREATE", "UPDATE", "DELETE"):
+        cleaned.clear()
+        judge(REF, operation, found, clean)
+        assert len(cleaned) <= MOST_WARNINGS + MOST_FAULTS
 
 
 def test_what_would_stop_everything_rejects() -> None:
