@@ -30,6 +30,8 @@ WORKERS: Final = 8
 """Concurrent writes: enough for a thousand per second at 8 ms each, with few connections."""
 RETRY_BASE: Final = 0.25
 RETRY_MAX: Final = 60.0
+_SHARE: Final = 32
+"""Objects of a namespace that wait with the highest priority; the more there are, the lower is that of the next one."""
 _CHUNK: Final = 250
 """Objects that are compared between two checkpoints."""
 _MOST_FETCHES: Final = 20
@@ -148,6 +150,8 @@ class StatusWriter:
             .with_shutdown(0)
         )
         self._comparisons: Latest[tuple[str, ...] | None] = Latest()
+        self._waiting: dict[str, set[StatusKey]] = {}
+        """By namespace."""
 
     def compare_again(self, *sources: str) -> None:
         """Compare every object of *sources* again; needed when inputs other than stores changed."""
@@ -182,7 +186,11 @@ class StatusWriter:
 
     async def _enqueue(self, keys: Sequence[StatusKey]) -> None:
         for start in range(0, len(keys), _CHUNK):
-            self._controller.enqueue(*filter(self._may_differ, keys[start : start + _CHUNK]))
+            for key in filter(self._may_differ, keys[start : start + _CHUNK]):
+                # One change, such as that of a Service, can change the statuses of all routes of a namespace.
+                waiting = self._waiting.setdefault(key.ref.namespace, set())
+                waiting.add(key)
+                self._controller.enqueue(key, priority=-(len(waiting) // _SHARE).bit_length())
             await trio.lowlevel.checkpoint()
 
     def _may_differ(self, key: StatusKey) -> bool:
@@ -205,7 +213,14 @@ class StatusWriter:
                         await store.fetch_wanted()
         return self._ledger.compare(key)
 
+    def _take(self, key: StatusKey) -> None:
+        waiting = self._waiting.get(key.ref.namespace, set())
+        waiting.discard(key)
+        if not waiting:
+            self._waiting.pop(key.ref.namespace, None)
+
     async def _reconcile(self, key: StatusKey) -> None:
+        self._take(key)
         difference = await self._compare(key)
         if difference is None:
             return

@@ -249,6 +249,38 @@ async def test_each_managed_ingress_is_written_once(office: Office) -> None:
     assert all("fieldManager=haptic-trio" in write and "/status?" in write for write in office.writes)
 
 
+class Recording:
+    """A server that notes whose statuses are written."""
+
+    def __init__(self, expected: int) -> None:
+        self.namespaces: list[str] = []
+        self.is_done = trio.Event()
+        self._expected = expected
+
+    async def apply(
+        self, resource: Resource, *, field_manager: str, force: bool = False, subresource: str = ""
+    ) -> Resource:
+        await trio.lowlevel.checkpoint()
+        self.namespaces.append(resource["metadata"]["namespace"])
+        if len(self.namespaces) == self._expected:
+            self.is_done.set()
+        return resource
+
+
+async def test_statuses_of_a_namespace_do_not_wait_behind_many_of_another(desk: Desk, nursery: trio.Nursery) -> None:
+    server = Recording(3002)
+    many = [ingress(f"web-{number}", namespace="many") for number in range(3000)]
+    desk.stores["ingresses"].replace([*many, ingress("web", namespace="one"), ingress("web", namespace="two")])
+    nursery.start_soon(StatusWriter(server, desk.stores, [desk.source]).run, ())
+    with trio.fail_after(20):
+        await server.is_done.wait()
+    nursery.cancel_scope.cancel()
+
+    written = server.namespaces.index("one"), server.namespaces.index("two")
+    # They are queued after all the others, which begin to be written meanwhile.
+    assert max(written) < 1000, written
+
+
 async def test_other_addresses_reach_every_ingress(office: Office) -> None:
     office.server.put(ingress("web"), ingress("api"))
     await office.open()
