@@ -25,7 +25,7 @@ CATCH_UP: Final = 5
 
 
 class _HeldEvents(EventBuffer):
-    """Events of a candidate, passed on once it is accepted: a rejected candidate quarantines nothing."""
+    """Events of a candidate, passed on by the iteration that runs it: a rejected candidate quarantines nothing."""
 
     def __init__(self, events: EventBuffer) -> None:
         super().__init__(0)
@@ -67,8 +67,7 @@ async def make_candidate(
         await components.aclose()
         process.collections.retire(components.pipeline.dismantle)
         raise
-    events.pass_on()
-    return Candidate(loaded=loaded, components=components, valid=valid)
+    return Candidate(loaded=loaded, components=components, valid=valid, report=events.pass_on)
 
 
 async def _discard(changes: trio.MemoryReceiveChannel[Change]) -> None:

@@ -90,6 +90,8 @@ async def _start_stages(
     watches: SharedWatches,
 ) -> None:
     candidate, rejected = opening.candidate, process.retained.rejected
+    if candidate is not None:
+        candidate.report()
 
     def reached(stage: int, name: str) -> None:
         state.stage = stage

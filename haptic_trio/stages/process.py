@@ -56,6 +56,9 @@ class Candidate:
     loaded: LoadedConfig
     components: IterationComponents
     valid: ConfigValidated
+    report: Callable[[], None]
+    """Reports what was found while it was checked. Called by the iteration that runs it, so that reports about the
+    iteration before it come first."""
 
 
 @dataclass(kw_only=True)

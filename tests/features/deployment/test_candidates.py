@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 
@@ -10,6 +11,7 @@ from haptic_trio.messages import (
     DeploymentScheduled,
     InstanceDeployed,
     IterationEnded,
+    Quarantined,
     ReconcileCompleted,
     ValidationFailed,
 )
@@ -86,7 +88,8 @@ async def test_endpoints_of_the_time_of_the_change_are_served_with_the_new_confi
                 site.write_service("web", port)
                 await running.serves(site, "web.localhost", body)
             await running.wait(ReconcileCompleted, lambda event, n=number: event.correlation == f"{n}-1", since=since)  # type: ignore[misc]
-            assert await site.get("web.localhost") == (200, "three")
+            # The worker that was serving got the last change during the reload; the new worker gets it right after.
+            await running.serves(site, "web.localhost", "three")
         nursery.cancel_scope.cancel()
 
     assert traffic.failures == []
@@ -114,3 +117,18 @@ async def test_endpoints_follow_while_haproxy_rejects_the_structure_of_no_object
         site.remove("service-bad")
         await running.settled(since=len(running.events))
         assert await site.get("web.localhost") == (200, "three")
+
+
+async def test_object_that_stays_quarantined_is_reported_for_the_next_iteration(
+    site: Site, haproxy_binary: Path
+) -> None:
+    async with serving_web(site, haproxy_binary) as running:
+        site.write_ingress("evil", "evil.localhost", "web", "/a\n    http-request deny")
+        await running.wait(Quarantined)
+        since = len(running.events)
+        site.write_config(templateSnippets={"global-number": {"template": "    maxconn 2345\n"}})
+        await running.wait(ReconcileCompleted, lambda event: event.correlation == "2-1", since=since)
+
+    events = [type(event) for event in running.events.all(msgspec.Struct, since=since)]
+    # At the end of an iteration no object counts as quarantined, in metrics and in the console.
+    assert events.index(Quarantined) > events.index(IterationEnded)
