@@ -74,7 +74,10 @@ class Pipeline:
         self._newest: Rendered | None = None
         self._search = FailureSearch(quarantine, validator)
         self.turn = trio.Lock()
-        """Held while stores are rendered and parsed; dry runs, which use the same renderer, take it, too."""
+        """Held while stores are frozen: by renders, dry runs and questions about the newest render.
+
+        If two of them overlapped, the stores would stay frozen from one to the
+        next, and a cycle would miss the change that triggered it."""
 
     @property
     def newest(self) -> Rendered | None:
@@ -151,8 +154,9 @@ class Pipeline:
 
     async def consult(self, ask: Callable[[Rendered, Provenance], T]) -> T | None:
         """Return the result of *ask* on the newest render; see `Renderer.consult`."""
-        with self._stores.frozen():
-            return await self._renderer.consult(self._stores, ask)
+        async with self.turn:
+            with self._stores.frozen():
+                return await self._renderer.consult(self._stores, ask)
 
     async def _prepare(self, correlation: str, reason: Reason, started: float, times: dict[str, float]) -> Prepared:
         for number in range(1, MAX_ROUNDS + 1):

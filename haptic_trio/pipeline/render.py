@@ -193,8 +193,8 @@ class Renderer:
     async def consult(self, stores: Mapping[str, ReadableStore], ask: Callable[[Rendered, Provenance], T]) -> T | None:
         """Run *ask* on the newest render in a worker thread, while nothing else renders, and return its result.
 
-        None before the first render, and while the stores contain changes that
-        are not rendered yet, since origins are unknown then. The stores must
+        None before the first render, and while stores that it reads contain
+        changes that are not rendered yet, since origins are unknown then. The stores must
         not change meanwhile.
         """
 
@@ -205,11 +205,12 @@ class Renderer:
         return await trio.to_thread.run_sync(run, limiter=self._limiter)
 
     def newest(self, stores: Mapping[str, ReadableStore]) -> Rendered | None:
-        """Return the newest render if it is a render of *stores* in their present version."""
+        """Return the newest render if no store that it reads has changed since."""
         if self._newest is None or self._session is None or self._session.stores is not stores:
             return None
         rendered, versions = self._newest
-        return rendered if versions == versions_of(stores) else None
+        changed = [name for name, version in versions_of(stores).items() if version != versions.get(name)]
+        return None if changed and self._may_read(changed) else rendered
 
     async def lend(self, work: Callable[[Rendered, Session], T], permit: RenderPermit) -> T | None:
         """Run *work* on the newest render and its session in a worker thread, and return its result.

@@ -1,5 +1,6 @@
 """A fault of one object does not affect others; a fault of the templates quarantines no object."""
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import trio
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.messages import ConfigRendered, Quarantined, Released
 from haptic_trio.pipeline.rejection.errors import RejectedError
+from haptic_trio.pipeline.render import Rendered
+from haptic_trio.templating.incremental.provenance import Provenance
 from tests.support.components.controller import accepting_binary
 from tests.support.components.pipeline import HEAD, Bench
 from tests.support.kubernetes import service
@@ -242,6 +245,32 @@ async def test_write_during_a_cycle_belongs_to_the_next_one(tmp_path: Path) -> N
 
     assert "backend late" not in texts[0]
     assert "backend late" in texts[1]
+
+
+async def test_cycle_includes_a_write_during_a_question_about_the_newest_render(tmp_path: Path) -> None:
+    bench = Bench(script(tmp_path / "haproxy", "exit 0"), BACKENDS)
+    bench.put(web("api"))
+    await bench.run()
+    asked, may_answer = trio.Event(), threading.Event()
+
+    def ask(_rendered: Rendered, _provenance: Provenance) -> bool:
+        trio.from_thread.run_sync(asked.set)
+        return may_answer.wait(30)
+
+    texts = []
+
+    async def run_cycle() -> None:
+        texts.append((await bench.run()).generation.text)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.pipeline.consult, ask)
+        await asked.wait()
+        bench.put(web("late"))
+        nursery.start_soon(run_cycle)
+        await trio.testing.wait_all_tasks_blocked()
+        may_answer.set()
+
+    assert "backend late" in texts[0]
 
 
 async def test_cancelled_cycle_gives_the_stores_free(tmp_path: Path) -> None:

@@ -328,6 +328,18 @@ async def test_what_is_rendered_depends_on_the_stores_that_were_asked() -> None:
     assert await renderer.reads(["pods"])
 
 
+async def test_change_of_a_store_that_no_template_reads_leaves_the_newest_render_as_it_is() -> None:
+    config = config_of(READING, watchedResources=WATCHED)
+    stores = stores_of(config)
+    renderer = Renderer(config)
+    await renderer.render(stores)
+
+    stores["pods"].upsert(service("unread"))
+    assert renderer.newest(stores) is not None
+    stores["services"].upsert(service("a"))
+    assert renderer.newest(stores) is None
+
+
 async def test_while_something_is_rendered_it_may_come_to_depend_on_anything() -> None:
     config = config_of(READING, watchedResources=WATCHED)
     stores = stores_of(config)
