@@ -96,10 +96,12 @@ class ResourceView:
 
     def _answer(self, aspect: Aspect, keys: tuple[Any, ...]) -> Any:
         texts = tuple(map(str, keys))
-        part = current_recorder().ask_part(("has", self.name, *texts), aspect)
-        if part.answer is UNKNOWN:
-            part.answer = answer_of(aspect, self._seen.get(*texts))
-        return part.answer
+        run = current_recorder()
+        part, answers = run.ask_part(("has", self.name, *texts), aspect), run.index.answers
+        answer = answers.get(part, UNKNOWN)
+        if answer is UNKNOWN:
+            answer = answers[part] = answer_of(aspect, self._seen.get(*texts))
+        return answer
 
     def get_single(self, *keys: Any) -> Any | None:
         """Return the one object with *keys*; None without one."""

@@ -11,7 +11,8 @@ from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Store
 from haptic_trio.templating.engine import Engine
 from haptic_trio.templating.functions import GLOBALS
-from haptic_trio.templating.incremental.records import DependencyIndex, Root
+from haptic_trio.templating.incremental.dependencies import DependencyIndex
+from haptic_trio.templating.incremental.records import Root
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
 from haptic_trio.templating.views import ResourcesView, answers_from
 from tests.k8s.objects import service
@@ -162,7 +163,7 @@ def test_a_part_that_was_given_up_between_question_and_end_is_followed_all_the_s
     index, question = DependencyIndex(), ("has", "others", "x")
     root, other = Root("a", 0, {}), Root("b", 1, {})
     part = index.part(question, "data.a")
-    part.answer = ("1",)
+    index.answers[part] = ("1",)
     index.add(other, [part])
     index.discard(other, [part])
 
@@ -172,7 +173,7 @@ def test_a_part_that_was_given_up_between_question_and_end_is_followed_all_the_s
     assert index.askers(changed) == (root,)
     assert index.askers(question) == (root,)
     again = index.part(question, "data.a")
-    assert again.answer == ("2",)
+    assert index.answers[again] == ("2",)
     index.discard(root, [again])
     assert question not in index
 
@@ -181,7 +182,7 @@ def test_a_lookup_of_an_undetermined_part_renders_with_any_change() -> None:
     index, question = DependencyIndex(), ("has", "others", "x")
     root = Root("a", 0, {})
     part = index.part(question, "data.a")
-    part.answer = ("1",)
+    index.answers[part] = ("1",)
     index.add(root, [part])
 
     assert index.renew(question, lambda aspect: [][len(aspect)]) == [part]

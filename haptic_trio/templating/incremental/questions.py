@@ -37,14 +37,12 @@ UNKNOWN: Final = object()
 class Part(tuple[str, ...]):  # noqa: SLOT001  a tuple cannot have any
     """One aspect of a lookup result; as a tuple, the question `("has", store, *keys)`.
 
-    Compared by identity: a `DependencyIndex` has one part for each question and aspect.
+    Compared by identity: a `DependencyIndex` has one part for each question and aspect, and copies of it have the same.
     """
 
     question: tuple[str, ...]
     aspect: Aspect
     """Hashable."""
-    answer: Any
-    """The answer now, or `UNKNOWN`."""
 
     __eq__ = object.__eq__
     __ne__ = object.__ne__
@@ -54,5 +52,4 @@ class Part(tuple[str, ...]):  # noqa: SLOT001  a tuple cannot have any
         part = super().__new__(cls, question)
         part.question = question
         part.aspect = aspect
-        part.answer = UNKNOWN
         return part

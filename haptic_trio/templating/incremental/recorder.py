@@ -13,11 +13,11 @@ from typing import Any, Final, TypeVar
 from jinja2 import Template
 from jinja2.environment import TemplateModule
 
+from haptic_trio.templating.incremental.dependencies import DependencyIndex
 from haptic_trio.templating.incremental.questions import Aspect, Dependency, Part
 from haptic_trio.templating.incremental.records import (
     Child,
     Claims,
-    DependencyIndex,
     Kept,
     Module,
     Position,
@@ -95,7 +95,7 @@ class Recorder(Meter):
     def ask_part(self, question: Dependency, aspect: Aspect) -> Part:
         """Record that the current rendering depends on one *aspect* of the answer to *question*; return that part.
 
-        The caller sets its answer if that is `UNKNOWN`.
+        The caller sets its answer in `index.answers` if there is none.
         """
         part = self.index.part(question, aspect)
         # First: a rendering that fails for an object that has to be fetched depends on it, too.

@@ -7,7 +7,6 @@ object's turn of `{% each %}` (`Child`). A root also keeps its outermost
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from operator import itemgetter
 from typing import Any, Protocol, TypeAlias
 
@@ -15,7 +14,7 @@ from jinja2.runtime import Context
 
 from haptic_trio.chunked import Paged, Piece, Shelf
 from haptic_trio.templating.incremental.outputs import FragmentOutput
-from haptic_trio.templating.incremental.questions import UNKNOWN, Dependency, Part
+from haptic_trio.templating.incremental.questions import Dependency
 from haptic_trio.templating.values.paths import RenderedFile
 from haptic_trio.templating.values.subjects import (
     Concern,
@@ -244,108 +243,6 @@ class Module:
 
 
 Node: TypeAlias = Child | Kept | Root | Module
-
-
-class DependencyIndex:
-    """Index from each question to the nodes that asked it, and the answers of parts."""
-
-    def __init__(self) -> None:
-        # Most questions have one asker.
-        self._nodes: dict[Dependency, Node | dict[Node, Dependency]] = {}
-        # The parts of each question, by aspect.
-        self._parts: dict[Dependency, dict[Any, Part]] = {}
-
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-    def __contains__(self, question: Dependency) -> bool:
-        return question in self._nodes or question in self._parts
-
-    def add(self, node: Node, questions: Iterable[Dependency]) -> tuple[Dependency, ...]:
-        """Record that *node* asked *questions*; return them, with equal questions as the same objects."""
-        result: list[Dependency] = []
-        nodes = self._nodes
-        for question in questions:
-            known = nodes.get(question)
-            if known is None:
-                if type(question) is Part:
-                    # Its last asker may have discarded it, and another part may have replaced it.
-                    parts = self._parts.setdefault(question.question, {})
-                    question = parts.setdefault(question.aspect, question)  # noqa: PLW2901  it is the same
-                    if question in nodes:
-                        result += self.add(node, (question,))
-                        continue
-                nodes[question] = node
-            elif type(known) is dict:
-                canonical = next(iter(known.values()), question)
-                known[node] = canonical
-                result.append(canonical)
-                continue
-            elif known is not node:
-                nodes[question] = {known: question, node: question}  # type: ignore[dict-item]
-            result.append(question)
-        return tuple(result)
-
-    def discard(self, node: Node, questions: Iterable[Dependency]) -> None:
-        """Forget that *node* asked *questions*."""
-        for question in questions:
-            known = self._nodes.get(question)
-            if known is node:
-                self._forget(question)
-            elif type(known) is dict:
-                known.pop(node, None)
-                if not known:
-                    self._forget(question)
-
-    def _forget(self, question: Dependency) -> None:
-        del self._nodes[question]
-        if type(question) is Part:
-            parts = self._parts[question.question]
-            del parts[question.aspect]
-            if not parts:
-                del self._parts[question.question]
-
-    def part(self, question: Dependency, aspect: Any) -> Part:
-        """Return the part *aspect* of *question*, for a rendering that is about to depend on it."""
-        parts = self._parts.get(question)
-        if parts is None:
-            parts = self._parts[question] = {}
-        part = parts.get(aspect)
-        if part is None:
-            part = parts[aspect] = Part(question, aspect)
-        return part
-
-    def renew(self, question: Dependency, answer: Callable[[Any], Any] | None) -> list[Part]:
-        """Return the parts of *question* whose answer has changed; *answer* returns the new answer of an aspect.
-
-        Without *answer*, all parts are returned, and their answers become
-        unknown. The same holds for a part for which *answer* raises.
-        """
-        changed: list[Part] = []
-        parts = self._parts.get(question, {})
-        for part in list(parts.values()):
-            if part not in self._nodes:
-                del parts[part.aspect]
-                continue
-            before, part.answer = part.answer, UNKNOWN
-            if answer is not None:
-                # A rendering that asks again fails for the same reason, and reports it with its place.
-                with suppress(Exception):
-                    part.answer = answer(part.aspect)
-            if part.answer is UNKNOWN or before is UNKNOWN or part.answer != before:
-                changed.append(part)
-        if not parts:
-            self._parts.pop(question, None)
-        return changed
-
-    def askers(self, question: Dependency) -> tuple[Node, ...]:
-        """Return the nodes that asked *question*, or any part of it."""
-        if type(question) is not Part and question in self._parts:
-            return tuple(dict.fromkeys(node for part in self._parts[question].values() for node in self.askers(part)))
-        known = self._nodes.get(question)
-        if known is None:
-            return ()
-        return tuple(known) if type(known) is dict else (known,)  # type: ignore[return-value]
 
 
 class Claims:
