@@ -64,6 +64,7 @@ def _rendered(event: m.ConfigRendered) -> Story:
     return "debug", "configuration rendered", {
         "correlation": event.correlation, "bytes": event.bytes, "files": event.files, "ms": _ms(event.seconds),
         "rendered": event.fragments_rendered, "reused": event.fragments_reused,
+        **({"waiting": dict(event.waiting)} if event.waiting else {}),
     }  # fmt: skip
 
 

@@ -31,6 +31,7 @@ class Reason(StrEnum):
     DRIFT = "drift suspected"
     REJECTED = "rejected by HAProxy"
     """Render again without the output that HAProxy rejected."""
+    WAITED = "changes have waited"
 
 
 class DeploymentReason(StrEnum):
@@ -166,6 +167,8 @@ class ConfigRendered(msgspec.Struct, frozen=True, kw_only=True):
     fragments_rendered: int = 0
     fragments_reused: int = 0
     """Fragments whose lookups gave the same answers as in the previous render."""
+    waiting: Mapping[str, int] = {}
+    """Numbers of changed objects that wait for the next cycles, by namespace; see `k8s.intake`."""
 
 
 class RenderDiffered(msgspec.Struct, frozen=True, kw_only=True):

@@ -130,6 +130,9 @@ class Metrics:
         )
         self.unpropagated = gauge("unpropagated_changes", "Triggers with changes that some instance does not run yet.")
         self.fragments = counter("fragments", "Fragments of rendered configurations, by outcome.", "outcome")
+        self.waiting_changes = gauge(
+            "waiting_changes", "Changed objects that wait, since their namespaces have too many changes for one render."
+        )
         self.render_differences = counter(
             "render_differences",
             "Incremental renders that differed from a full render (bugs).",

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from haptic_trio.k8s.index import Keys, KeySchema, Table, order_of
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
-from haptic_trio.k8s.store import ReadableStore, Tracker, same_content, single
+from haptic_trio.k8s.store import ReadableStore, same_content, single
+from haptic_trio.k8s.tracker import Tracker
 
 
 class Overlay:

@@ -6,6 +6,7 @@ then a worker thread may read it too, because writes wait until it thaws.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from typing import Any, Protocol
 from weakref import WeakSet
 
@@ -13,7 +14,9 @@ import msgspec
 
 from haptic_trio.jsonpath import remove_path
 from haptic_trio.k8s.index import AmbiguousLookupError, Keys, KeySchema, Table, compile_paths
+from haptic_trio.k8s.intake import Intake
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
+from haptic_trio.k8s.tracker import Tracker
 
 _VERSION_FIELDS = ("resourceVersion", "managedFields")
 
@@ -32,32 +35,6 @@ class Changes(msgspec.Struct, frozen=True):
 
     def __bool__(self) -> bool:
         return bool(self.added or self.changed or self.removed)
-
-
-class Tracker:
-    """What has been written to a store since the last look, each object once; ask on the store's side of a freeze."""
-
-    __slots__ = ("__weakref__", "_touched")
-
-    def __init__(self) -> None:
-        self._touched: dict[ResourceRef, set[Keys]] = {}
-
-    def note(self, ref: ResourceRef, prefixes: Iterable[Keys]) -> None:
-        """Add a change of *ref*, which is or was found under *prefixes*."""
-        known = self._touched.get(ref)
-        if known is None:
-            self._touched[ref] = set(prefixes)
-        else:
-            known.update(prefixes)
-
-    def take(self) -> dict[ResourceRef, set[Keys]]:
-        """Return the objects that came, changed or went since the last call, and the key prefixes of all their states.
-
-        Every look-up whose answer may have changed is by one of these
-        prefixes, or by none.
-        """
-        touched, self._touched = self._touched, {}
-        return touched
 
 
 class ReadableStore(Protocol):
@@ -156,6 +133,12 @@ class Store:
         self._freezes = 0
         # What the writer has changed since the freeze; None is a deletion.
         self._pending: dict[ResourceRef, Resource | None] = {}
+        self.intake = Intake()
+        """Decides which changes wait; `Stores` has one for all of its stores."""
+        # The newest versions of objects whose changes wait; None is a deletion.
+        self._waiting: dict[ResourceRef, Resource | None] = {}
+        # What readers saw of changed objects in the last cycle; None is none.
+        self._former: dict[ResourceRef, Resource | None] = {}
         self._trackers: WeakSet[Tracker] = WeakSet()
 
     def __len__(self) -> int:
@@ -176,6 +159,35 @@ class Store:
     def by_ref(self, ref: ResourceRef) -> Resource | None:
         """See `ReadableStore.by_ref`."""
         return self._table.by_ref(ref)
+
+    def take_in(self, ref: ResourceRef) -> None:
+        """Let readers see the change of *ref* that waits, if there is one; the store is not frozen."""
+        if ref in self._waiting:
+            self._apply(ref, self._waiting.pop(ref))
+
+    def put_back(self, ref: ResourceRef) -> None:
+        """Let readers see *ref* as in the last cycle; its newest version waits. The store may be frozen."""
+        if ref not in self._former:
+            return
+        former, newest = self._former[ref], self._table.by_ref(ref)
+        self._apply(ref, former)
+        self._waiting[ref] = newest
+        del self._former[ref]
+
+    def waiting(self, ref: ResourceRef) -> tuple[Resource | None, ...]:
+        """Return the version of *ref* that waits, None for a deletion; nothing without one."""
+        return (self._waiting[ref],) if ref in self._waiting else ()
+
+    def release(self, ref: ResourceRef, version: Resource | None) -> bool:
+        """Let readers see *version* of *ref*, which has waited; return whether a newer one waits. Not while frozen."""
+        if self._waiting.get(ref) is version:
+            self._waiting.pop(ref, None)
+        self._apply(ref, version)
+        return ref in self._waiting
+
+    def settle(self) -> None:
+        """Take note that readers have seen all that is not waiting."""
+        self._former.clear()
 
     def without_ignored(self, resource: Resource) -> Resource:
         """See `ReadableStore.without_ignored`."""
@@ -218,8 +230,8 @@ class Store:
         """Keep what readers see as it is; may be nested.
 
         The writer goes on: its calls return what they change relative to the
-        writes before them, and readers see all of it when the last freeze
-        ends.
+        writes before them, and readers see it when the last freeze ends, as
+        far as the intake admits it.
         """
         self._freezes += 1
         try:
@@ -229,7 +241,7 @@ class Store:
             if not self._freezes:
                 pending, self._pending = self._pending, {}
                 for ref, resource in pending.items():
-                    self._apply(ref, resource)
+                    self._write(ref, resource)
 
     def _put(self, ref: ResourceRef, resource: Resource) -> str:
         current = self._current(ref)
@@ -243,21 +255,32 @@ class Store:
         return same_content(current, resource)
 
     def _current(self, ref: ResourceRef) -> Resource | None:
-        return self._pending[ref] if ref in self._pending else self._table.by_ref(ref)
+        if ref in self._pending:
+            return self._pending[ref]
+        return self._waiting[ref] if ref in self._waiting else self._table.by_ref(ref)
 
     def _present(self) -> set[ResourceRef]:
         present = set(self._table.refs())
-        for ref, resource in self._pending.items():
+        for ref, resource in chain(self._waiting.items(), self._pending.items()):
             (present.discard if resource is None else present.add)(ref)
         return present
 
     def _write(self, ref: ResourceRef, resource: Resource | None) -> None:
         if self._freezes:
             self._pending[ref] = resource
-        else:
+        elif resource is None:
+            self.intake.forget(ref)
+            self._waiting.pop(ref, None)
+            self._apply(ref, None)
+        elif self.intake.admits(ref):
+            self._waiting.pop(ref, None)
             self._apply(ref, resource)
+        else:
+            self._waiting[ref] = resource
 
     def _apply(self, ref: ResourceRef, resource: Resource | None) -> None:
+        if self.intake.is_limited:
+            self._former.setdefault(ref, self._table.by_ref(ref))
         if resource is not None:
             touched = self._table.put(ref, resource)
         elif self._table.by_ref(ref) is not None:
@@ -277,8 +300,11 @@ _UNCHANGED, _ADDED, _CHANGED = "unchanged", "added", "changed"
 class Stores(Mapping[str, Store]):
     """The stores of an iteration by name."""
 
-    def __init__(self, stores: Iterable[Store]) -> None:
+    def __init__(self, stores: Iterable[Store], intake: Intake | None = None) -> None:
         self._stores = {store.name: store for store in stores}
+        self.intake = intake if intake is not None else Intake()
+        for store in self._stores.values():
+            store.intake = self.intake
 
     def __getitem__(self, name: str) -> Store:
         return self._stores[name]
@@ -288,6 +314,36 @@ class Stores(Mapping[str, Store]):
 
     def __len__(self) -> int:
         return len(self._stores)
+
+    def take_in(self, *, is_for_others: bool = False) -> None:
+        """Begin another cycle: let readers see changes that have waited, as far as the intake admits them."""
+        for ref in self.intake.begin(is_for_others=is_for_others):
+            for store in self._stores.values():
+                store.take_in(ref)
+
+    def put_back(self, ref: ResourceRef) -> None:
+        """Let readers see *ref* as in the last cycle, until `release`."""
+        self.intake.hold(ref)
+        for store in self._stores.values():
+            store.put_back(ref)
+
+    def waiting(self, ref: ResourceRef) -> dict[str, Resource | None]:
+        """Return the newest version of *ref*, which waits, by name of the store; None for a deletion."""
+        return {name: version for name, store in self._stores.items() for version in store.waiting(ref)}
+
+    def release(self, ref: ResourceRef, versions: Mapping[str, Resource | None]) -> None:
+        """Let readers see *versions* of *ref*, which has waited; a newer version waits again, after all others."""
+        self.intake.forget(ref)
+        has_newer = False
+        for name, version in versions.items():
+            has_newer |= self._stores[name].release(ref, version)
+        if has_newer:
+            self.intake.hold(ref)
+
+    def settle(self) -> None:
+        """Take note that readers have seen all that is not waiting."""
+        for store in self._stores.values():
+            store.settle()
 
     @contextmanager
     def frozen(self) -> Iterator[None]:

@@ -93,16 +93,18 @@ async def run_coordinator(
                         add_data=fast_lane.add_data,
                         keep_servers=fast_lane.keep_servers,
                         last_valid=checked.valid.generation if checked is not None else None,
-                        retry=partial(run.retry, fast_lane),
+                        retry=partial(run.repeat, fast_lane, Reason.REJECTED),
                         events=events,
                         pulse=fast_lane.pulse,
                     )
                 )
             task_status.started()
+            await run.catch_up(fast_lane, triggers)
             async for trigger in triggers:
                 async with run.one_at_a_time:
                     with pulse.busy() as progress:
                         await run.reconcile(await _take_waiting(trigger, triggers, cycles), progress)
+                await run.catch_up(fast_lane, triggers)
             nursery.cancel_scope.cancel(reason="there are no more triggers")
 
 
@@ -177,11 +179,25 @@ class _Coordinator:
         if self._validated.value is None:
             self._validated.put(checked.valid)
 
-    async def retry(self, lane: FastLane) -> None:
-        """Reconcile again, without the rejected output."""
+    async def catch_up(self, lane: FastLane | None, triggers: trio.MemoryReceiveChannel[ReconcileTriggered]) -> None:
+        """Reconcile again until no changes wait, or a trigger does; without *lane*, none ever waits.
+
+        At least once, so that triggers do not hold up what waits. A cycle for a trigger takes in nothing that waits.
+        """
+        while lane is not None and self._pipeline.is_behind:
+            async with self.one_at_a_time:
+                with self._pulse.busy():
+                    is_due = await self._pipeline.render_ahead()
+            if is_due:
+                await self.repeat(lane, Reason.WAITED)
+            if triggers.statistics().current_buffer_used:
+                return
+
+    async def repeat(self, lane: FastLane, reason: Reason) -> None:
+        """Reconcile again: without rejected output, or with changes that have waited."""
         async with self.one_at_a_time:
             trigger = ReconcileTriggered(
-                correlation=lane.next_correlation(), reason=Reason.REJECTED, changes=0, seen=trio.current_time()
+                correlation=lane.next_correlation(), reason=reason, changes=0, seen=trio.current_time()
             )
             await self._begin(trigger)
 

@@ -23,6 +23,7 @@ from haptic_trio.messages import (
 )
 from haptic_trio.pipeline.content_trial import ContentTrial
 from haptic_trio.pipeline.field_paths import find_fields
+from haptic_trio.pipeline.heavy_changes import HeavyChanges
 from haptic_trio.pipeline.rejection.errors import CrashedError, RejectedError, TimedOutError, UndecidedError
 from haptic_trio.pipeline.rejection.failure_search import FailureSearch
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
@@ -72,7 +73,9 @@ class Pipeline:
         self._contents = renderer.contents
         self._trial = ContentTrial(renderer.contents)
         self._newest: Rendered | None = None
+        self._rendering = 0.0
         self._search = FailureSearch(quarantine, validator)
+        self._heavy = HeavyChanges(stores, renderer)
         self.turn = trio.Lock()
         """Held while stores are frozen: by renders, dry runs and questions about the newest render.
 
@@ -83,6 +86,17 @@ class Pipeline:
     def newest(self) -> Rendered | None:
         """The newest render, also one that was rejected; None before the first."""
         return self._newest
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether changes wait for another cycle; see `k8s.intake`."""
+        return self._stores.intake.is_waiting
+
+    async def render_ahead(self) -> bool:
+        """Render one step ahead for changes that wait; return whether another cycle would take in any of them."""
+        async with self.turn:
+            await self._heavy.render()
+        return self._stores.intake.is_due or self._heavy.is_ready
 
     async def run(
         self, correlation: str, reason: Reason = Reason.CHANGED, *, progress: Callable[[], None] = _ignore
@@ -149,8 +163,8 @@ class Pipeline:
         await self._renderer.dismantle()
 
     async def reads(self, stores: Iterable[str]) -> bool:
-        """Whether the output may depend on *stores*; see `Renderer.reads`."""
-        return await self._renderer.reads(stores)
+        """Whether the output may depend on *stores*; see `Renderer.reads`. True while changes wait for a cycle."""
+        return self.is_behind or await self._renderer.reads(stores)
 
     async def consult(self, ask: Callable[[Rendered, Provenance], T]) -> T | None:
         """Return the result of *ask* on the newest render; see `Renderer.consult`."""
@@ -159,6 +173,21 @@ class Pipeline:
                 return await self._renderer.consult(self._stores, ask)
 
     async def _prepare(self, correlation: str, reason: Reason, started: float, times: dict[str, float]) -> Prepared:
+        # Once for a cycle, however often it has to render.
+        async with self.turn:
+            is_for_others = reason is not Reason.WAITED
+            self._stores.take_in(is_for_others=is_for_others)
+            if not is_for_others:
+                self._heavy.take_in()
+        self._rendering = 0.0
+        try:
+            return await self._render_until_parsed(correlation, reason, started, times)
+        finally:
+            self._stores.intake.note(self._rendering)
+
+    async def _render_until_parsed(
+        self, correlation: str, reason: Reason, started: float, times: dict[str, float]
+    ) -> Prepared:
         for number in range(1, MAX_ROUNDS + 1):
             try:
                 async with self.turn:
@@ -194,6 +223,7 @@ class Pipeline:
                 seconds=times["render"],
                 fragments_rendered=rendered.fragments_rendered,
                 fragments_reused=rendered.fragments_reused,
+                waiting=self._stores.intake.waiting,
             )
         )
         if rendered.differing:
@@ -227,7 +257,12 @@ class Pipeline:
         """Render the stores; *omitted* fragments count as failed and use their output in *instead*, if it has one."""
         self._quarantine.pause(trio.current_time())
         recall = self._quarantine.recall(dict.fromkeys(omitted, _OMITTED), instead)
-        rendered = self._newest = await self._renderer.render(self._stores, recall)
+        self._heavy.put_back()
+        try:
+            rendered = self._newest = await self._renderer.render(self._stores, recall)
+        finally:
+            self._heavy.settle()
+        self._rendering += rendered.cpu_seconds
         self._quarantine.take(rendered.serial, rendered.changed, is_new=rendered.is_new)
         return rendered
 

@@ -15,6 +15,7 @@ from haptic_trio.httpstore.content import Content, Offers
 from haptic_trio.httpstore.contents import Contents, no_contents
 from haptic_trio.httpstore.fetches import Fetches
 from haptic_trio.k8s.on_demand import FETCH_ALLOWANCE
+from haptic_trio.k8s.resource import Resource, ResourceRef
 from haptic_trio.k8s.store import ReadableStore
 from haptic_trio.pipeline.compiled import CompiledTemplates
 from haptic_trio.pipeline.contents.policy import fetch_policy
@@ -23,6 +24,7 @@ from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.session import RenderPermit, Session
 from haptic_trio.templating.incremental.outputs import FragmentOutput, Recall
 from haptic_trio.templating.incremental.provenance import Provenance
+from haptic_trio.templating.values.limits import cpu_clock
 from haptic_trio.templating.values.subjects import FragmentKey, ObjectWarning, Rejection, RenderedText
 from haptic_trio.templating.views import used_kinds
 
@@ -51,6 +53,8 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     """Fetched contents that it uses, by key."""
     fragments_rendered: int = 0
     fragments_reused: int = 0
+    cpu_seconds: float = 0.0
+    """CPU time that it took."""
     differing: tuple[str, ...] = ()
     """Outputs that a complete render replaced, because it differed from the incremental one: a bug."""
 
@@ -243,6 +247,40 @@ class Renderer:
         self._newest = newest
         return outcome
 
+    def find_heavy(self, stores: Mapping[str, ReadableStore], most: int) -> tuple[ResourceRef, ...]:
+        """Return the changed objects that more than *most* turns depend on; nothing may render."""
+        if self._session is None or self._session.stores is not stores or not self._session.is_delivered:
+            return ()
+        return tuple(self._session.find_heavy(most))
+
+    async def render_ahead(self, ref: ResourceRef, versions: Mapping[str, Resource | None], seconds: float) -> int:
+        """Render turns for *versions* of *ref*, by name of the store, for *seconds* of CPU time.
+
+        Return how many are left. The stores must not change meanwhile. Without a newest render, none is left.
+        """
+        replacements = {name: {ref: version} for name, version in versions.items()}
+
+        def work(_newest: Rendered, session: Session) -> int:
+            return session.render_ahead(replacements, cpu_clock() + seconds)
+
+        return await self.lend(work, RenderPermit()) or 0
+
+    def forget(self, ref: ResourceRef) -> None:
+        """Take note that the changes of *ref* since the last render were undone in the stores."""
+        if self._session is not None:
+            for tracker in self._session.trackers.values():
+                tracker.forget(ref)
+
+    def release(self, ref: ResourceRef) -> None:
+        """Let the next render use what was rendered ahead for *ref*, whose change the stores contain now."""
+        if self._session is not None:
+            self._session.released.add(ref)
+
+    def forget_ahead(self) -> None:
+        """Drop what was rendered ahead."""
+        if self._session is not None:
+            self._session.run.ahead.clear()
+
     def _abandon(self, permit: RenderPermit) -> None:
         """Make a thread that still renders end at the next loop or call."""
         permit.is_valid = False
@@ -259,7 +297,7 @@ class Renderer:
         again: bool = False,
     ) -> Rendered | PendingSources:
         """Return the output, or the sources that have to fetch something before a call with *again*."""
-        session = self._session
+        began, session = cpu_clock(), self._session
         if session is None or session.stores is not stores:
             session = self._session = self._begin(stores)
         session.count += not again
@@ -268,8 +306,9 @@ class Renderer:
         session.fetches.take(session.run, offers)
         if pending := self.templates.bring_up_to_date(session, recall, permit):
             return pending
+        session.end_release()
         if not self._paranoia_every or session.count % self._paranoia_every:
-            return self._take(session)
+            return msgspec.structs.replace(self._take(session), cpu_seconds=cpu_clock() - began)
         return self._compare(session, recall, permit)
 
     def _begin(self, stores: Mapping[str, ReadableStore]) -> Session:

@@ -1,23 +1,39 @@
 """Session of a renderer: state that one render keeps for the next."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, cast
 
 from haptic_trio.haproxy.model import AuxFile, FileKind, Files, make_file
 from haptic_trio.httpstore.fetches import Fetches, HttpView
+from haptic_trio.k8s.index import Keys
 from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.overlay import Overlay
 from haptic_trio.k8s.resource import ResourceRef
-from haptic_trio.k8s.store import ReadableStore, Tracker
+from haptic_trio.k8s.store import ReadableStore
+from haptic_trio.k8s.tracker import Tracker
 from haptic_trio.pipeline.conflicts import Conflicts
 from haptic_trio.pipeline.missing_dependencies import PendingSources
+from haptic_trio.templating.incremental.ahead import Change, dependents_of
+from haptic_trio.templating.incremental.each import render_ahead
+from haptic_trio.templating.incremental.questions import Answer
+from haptic_trio.templating.incremental.recorder import CURRENT
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.values.subjects import ObjectWarning, Origin, RenderedText
 from haptic_trio.templating.values.versions import Versioned
 from haptic_trio.templating.values.warning_list import merged
-from haptic_trio.templating.views import ResourcesView, answers_from, seen_in, show_instead, shown_by, views_in
+from haptic_trio.templating.views import (
+    ResourcesView,
+    answers_from,
+    seen_in,
+    show_instead,
+    showing,
+    shown_by,
+    views_in,
+)
 
 
 class Session:
@@ -45,6 +61,8 @@ class Session:
         self.rendered_before = 0
         self.is_delivered = False
         """Whether any render has reached its caller."""
+        self.released: set[ResourceRef] = set()
+        """Objects for whose changes turns were rendered ahead; the stores contain these changes now."""
         self._good_versions: dict[ResourceRef, Any] = {}
         self._overlays: dict[str, tuple[ReadableStore, Overlay]] = {}
         """Overlays that answer lookups in place of the stores, by store name, each with the store below."""
@@ -82,15 +100,67 @@ class Session:
     def take_changes(self) -> None:
         """Mark the fragments that depend on changes in the stores, so that they render again."""
         changes: dict[str, Touched] = {}
+        released: dict[str, Touched] = {}
         for name, tracker in self.trackers.items():
             touched = tracker.take()
-            if touched:
-                store = self.stores[name]
-                objects = {(ref.namespace, ref.name, ref.kind): store.by_ref(ref) for ref in touched}
-                answer = answers_from(seen_in(views_in(self.views)[name]).get)
-                changes[name] = Touched(set().union(*touched.values()), objects, answer)
+            ahead = {ref: touched.pop(ref) for ref in self.released if ref in touched}
+            for found, refs in ((changes, touched), (released, ahead)):
+                if refs:
+                    found[name] = self._touched_by(name, refs)
         if changes:
             take_changes(self.run, changes)
+        if released:
+            with self.run.ahead.releasing():
+                take_changes(self.run, released)
+
+    def _touched_by(self, name: str, refs: Mapping[ResourceRef, AbstractSet[Keys]]) -> Touched:
+        store = self.stores[name]
+        objects = {(ref.namespace, ref.name, ref.kind): store.by_ref(ref) for ref in refs}
+        return Touched(set().union(*refs.values()), objects, self._answers(name))
+
+    def _answers(self, name: str) -> Answer:
+        return answers_from(seen_in(views_in(self.views)[name]).get)
+
+    def end_release(self) -> None:
+        """Forget what was rendered ahead, after a render that has used it."""
+        if self.released:
+            self.released.clear()
+            self.run.ahead.clear()
+
+    def find_heavy(self, most: int) -> Iterator[ResourceRef]:
+        """Yield the changed objects that more than *most* turns depend on."""
+        for name, tracker in self.trackers.items():
+            for ref, keys in tracker.touched().items():
+                # The content of an on-demand object may have to be fetched first.
+                if not ref.namespace or isinstance(self.stores[name], OnDemandStore):
+                    continue
+                index = self.run.index
+                count = sum(index.count((kind, name, *one)) for one in keys for kind in ("get", "has"))
+                if count > most and len(dependents_of(self.run, {name: Change(keys, self._answers(name))})) > most:
+                    yield ref
+
+    def render_ahead(self, replacements: Mapping[str, Mapping[ResourceRef, Any | None]], until: float) -> int:
+        """Render turns that depend on *replacements*, by name of the store, until the CPU time *until*.
+
+        Return how many are left. The records stay as they are. While objects of these stores are served by good
+        versions, nothing is rendered ahead: to look them up in other stores would make pending what depends on them.
+        """
+        if not self._overlays.keys().isdisjoint(replacements):
+            return 0
+        self.run.reset()
+        views = views_in(self.views)
+        changes: dict[str, Change] = {}
+        token = CURRENT.set(self.run)
+        try:
+            with ExitStack() as stack:
+                for name, objects in replacements.items():
+                    overlay = Overlay(self.stores[name], objects)
+                    if overlay.differences:
+                        stack.enter_context(showing(views[name], overlay))
+                        changes[name] = Change(overlay.touched, answers_from(overlay.get))
+                return render_ahead(self.run, changes, until)
+        finally:
+            CURRENT.reset(token)
 
     def show_good_versions(self, *, is_settled: bool = True) -> None:
         """Make lookups find withheld objects in their last good versions.

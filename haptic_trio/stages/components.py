@@ -8,12 +8,13 @@ import trio
 
 from haptic_trio.channels import Channels, EventBuffer
 from haptic_trio.config.load import LoadedConfig
-from haptic_trio.config.model import Config, StoreKind, WatchedResource
+from haptic_trio.config.model import Config, ReconcilerMode, StoreKind, ValidationMode, WatchedResource
 from haptic_trio.dataplane.local.check import CheckDirectory
 from haptic_trio.gateway.listeners.port_rules import TAKEN_PORTS
 from haptic_trio.heartbeat import Pulses
 from haptic_trio.httpstore.entry import ContentMemory
 from haptic_trio.k8s.client import Client
+from haptic_trio.k8s.intake import Intake
 from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.resource import ResourceType
 from haptic_trio.k8s.shared_watches import SharedWatches
@@ -126,4 +127,11 @@ def make_stores(config: Config, client: Client) -> Stores:
     if "gateway" in config.templating.libraries:
         # Not a kind of the cluster: `haptic_trio.deployment.taken_ports` fills this store.
         stores.append(Store(TAKEN_PORTS, ("spec.port",)))
-    return Stores(stores)
+    return Stores(stores, make_intake(config))
+
+
+def make_intake(config: Config) -> Intake:
+    """Return what decides how many changes a cycle takes in; without the fast lane, all."""
+    seconds = float(config.reconciler.intake_time)
+    is_fast = config.reconciler.mode is not ReconcilerMode.CLASSIC and config.validation.mode is ValidationMode.FAST
+    return Intake(seconds) if is_fast and seconds else Intake()

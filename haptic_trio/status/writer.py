@@ -16,7 +16,8 @@ from haptic_trio.k8s.client import Client, Deleted, Listed, NotFoundError, Selec
 from haptic_trio.k8s.errors import AbsentKindError, InvalidError
 from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType, ref_of, version_of
-from haptic_trio.k8s.store import ReadableStore, Tracker
+from haptic_trio.k8s.store import ReadableStore
+from haptic_trio.k8s.tracker import Tracker
 from haptic_trio.status.ingress import Addresses, addresses_of
 from haptic_trio.status.sources import FIELD_MANAGER, Status, StatusKey, StatusSource, application_of, is_fulfilled
 from haptic_trio.templating.deferred import NotFetchedError

@@ -185,6 +185,7 @@ class Accounts:
                 metrics.fragments.labels("rendered").inc(event.fragments_rendered)
                 metrics.fragments.labels("reused").inc(event.fragments_reused)
                 metrics.config_bytes.set(event.bytes)
+                metrics.waiting_changes.set(sum(event.waiting.values()))
             case m.RenderDiffered():
                 metrics.render_differences.inc(len(event.outputs))
             case m.ConfigValidated():

@@ -34,6 +34,10 @@ class SlowPipeline(Pipeline):
         self.ran: list[str] = []
         self.at_once = 0
 
+    @property
+    def is_behind(self) -> bool:
+        return False
+
     async def run(self, correlation: str, reason: Reason = Reason.CHANGED, **_more: object) -> ConfigValidated:
         started = trio.current_time()
         assert self.at_once == 0

@@ -1,157 +1,17 @@
 """Data does not wait for phase 2, and phase 2 has the last word."""
 
-from functools import partial
-
 import pytest
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock
 
-from haptic_trio.channels import CycleEvent, EventBuffer, Latest
-from haptic_trio.haproxy.model import Generation, make_files
-from haptic_trio.heartbeat import Pulse
 from haptic_trio.messages import (
     ConfigPrepared,
     ConfigValidated,
-    DeploymentCompleted,
-    Phases,
     Reason,
     ReconcileTriggered,
-    Standing,
-    ValidationFailed,
 )
-from haptic_trio.pipeline.coordinator import FastLane, run_coordinator
-from haptic_trio.pipeline.cycle import Pipeline, Prepared
-from haptic_trio.pipeline.rejection.errors import RejectedError, UndecidedError
-from haptic_trio.pipeline.render import Rendered
+from tests.pipeline.fast_lane import CHECK, INTERVAL, Rig
 from tests.support.components.endpoints import generation
-from tests.support.messages import PROBLEM
-
-RENDERED = Rendered(files=make_files(()), texts={}, produced={}, rejections=())
-INTERVAL = 2.0
-CHECK = 0.5
-
-
-class LanePipeline(Pipeline):
-    """Prepares at once and checks in half a second; the test says which configurations are rejected."""
-
-    def __init__(self) -> None:
-        self.checks: list[tuple[str, float, bool]] = []
-        self.parts: list[str] = []
-        """Configurations with the data of a rejected one that were checked."""
-        self.refused: dict[str, bool] = {}
-        """Correlation ids that phase 2 rejects, and whether the rejection leads to an object."""
-        self.undecided: set[str] = set()
-        """Those that phase 2 has no verdict on."""
-        self.broken: set[str] = set()
-
-    async def prepare(self, correlation: str, reason: Reason = Reason.CHANGED) -> Prepared:
-        await trio.lowlevel.checkpoint()
-        if correlation in self.broken:
-            raise RejectedError("render", (PROBLEM,))
-        message = ConfigPrepared(
-            correlation=correlation,
-            reason=reason,
-            generation=generation(correlation),
-            phases=Phases(),
-            started=trio.current_time(),
-        )
-        return Prepared(message=message, rendered=RENDERED)
-
-    async def check_part(self, prepared: Prepared, generation: Generation) -> ConfigValidated:
-        self.parts.append(generation.text.strip("# \n"))
-        await trio.sleep(CHECK)
-        if self.parts[-1] in self.refused:
-            raise RejectedError("check", (PROBLEM,))
-        message = prepared.message
-        return ConfigValidated(
-            correlation=message.correlation, reason=message.reason, generation=generation, phases=Phases()
-        )
-
-    async def check(self, prepared: Prepared, *, idle: bool, **_more: object) -> ConfigValidated:
-        message = prepared.message
-        self.checks.append((message.correlation, trio.current_time(), idle))
-        await trio.sleep(CHECK)
-        if message.correlation in self.undecided:
-            raise UndecidedError("check", (PROBLEM,))
-        blocked = self.refused.get(message.correlation)
-        if blocked is not None:
-            error = RejectedError("check", (PROBLEM,))
-            error.is_quarantined = blocked
-            raise error
-        return ConfigValidated(
-            correlation=message.correlation,
-            reason=message.reason,
-            generation=message.generation,
-            phases=Phases(check=CHECK),
-            started=message.started,
-        )
-
-
-class Rig:
-    """A running fast lane with the test at all its ends."""
-
-    def __init__(self) -> None:
-        self.triggers, self._triggers_out = trio.open_memory_channel[ReconcileTriggered](50)
-        self._cycles_in, self.cycles = trio.open_memory_channel[CycleEvent](500)
-        self.prepared = Latest[ConfigPrepared]()
-        self.validated = Latest[ConfigValidated]()
-        self.refused = Latest[ValidationFailed]()
-        self.completed = Latest[DeploymentCompleted]()
-        self.pipeline = LanePipeline()
-        self.structural: set[str] = set()
-        self.data: dict[str, Generation] = {}
-        """The valid configuration with the data of a correlation id."""
-        self.servers: dict[str, tuple[Generation, ...]] = {}
-        """The valid configuration with the present servers of a correlation id, and without those that are gone."""
-        self.retries = 0
-
-    def _next(self) -> str:
-        self.retries += 1
-        return f"r{self.retries}"
-
-    async def _only_data(self, _valid: Generation, prepared: Generation) -> bool:
-        return prepared.text.strip("# \n") not in self.structural
-
-    async def _add_data(self, valid: Generation, prepared: Generation) -> Generation:
-        return self.data.get(prepared.text.strip("# \n"), valid)
-
-    async def _keep_servers(self, _valid: Generation, rejected: Generation) -> tuple[Generation, ...]:
-        return self.servers.get(rejected.text.strip("# \n"), ())
-
-    async def start(self, nursery: trio.Nursery) -> None:
-        await nursery.start(
-            partial(
-                run_coordinator,
-                self._triggers_out,
-                self._cycles_in,
-                self.validated,
-                self.refused,
-                pipeline=self.pipeline,
-                fast_lane=FastLane(
-                    prepared=self.prepared,
-                    completed=self.completed,
-                    interval=INTERVAL,
-                    only_data=self._only_data,
-                    add_data=self._add_data,
-                    keep_servers=self._keep_servers,
-                    next_correlation=self._next,
-                    pulse=Pulse("checker", 10),
-                ),
-                events=EventBuffer(),
-                pulse=Pulse("coordinator", 10),
-            )
-        )
-
-    async def trigger(self, name: str) -> None:
-        self.triggers.send_nowait(ReconcileTriggered(correlation=name, reason=Reason.CHANGED, changes=1))
-        await wait_all_tasks_blocked()
-
-    def complete(self, name: str, *, held: tuple[str, ...] = (), failed: tuple[str, ...] = ()) -> None:
-        self.completed.put(
-            DeploymentCompleted(
-                correlation=name, generation="", results=(), failed=failed, seconds=0, standing=Standing(held=held)
-            )
-        )
 
 
 @pytest.fixture
@@ -174,6 +34,37 @@ async def test_configuration_is_published_before_it_is_checked(autojump_clock: M
     assert rig.validated.version == 0
     _version, valid = await rig.validated.wait_newer(0)
     assert (valid.correlation, trio.current_time()) == ("c1", CHECK)
+
+
+async def test_changes_that_wait_are_taken_in_by_the_next_cycles(autojump_clock: MockClock, rig: Rig) -> None:
+    rig.pipeline.waiting = 3
+
+    await rig.trigger("c1")
+
+    assert rig.pipeline.prepared == [("c1", Reason.CHANGED), ("r1", Reason.WAITED), ("r2", Reason.WAITED)]
+    assert rig.prepared.value is not None
+    assert rig.prepared.value.correlation == "r2"
+
+
+async def test_a_trigger_comes_before_changes_that_wait(autojump_clock: MockClock, rig: Rig) -> None:
+    rig.pipeline.waiting, rig.pipeline.seconds = 4, 1.0
+
+    await rig.trigger("c1")
+    await trio.sleep(1.5)
+    await rig.trigger("c2")
+    await trio.sleep(10)
+
+    assert [name for name, _reason in rig.pipeline.prepared] == ["c1", "r1", "c2", "r2"]
+
+
+async def test_a_failed_cycle_does_not_end_the_wait(autojump_clock: MockClock, rig: Rig) -> None:
+    rig.pipeline.waiting = 3
+    rig.pipeline.broken |= {"c1", "r1"}
+
+    await rig.trigger("c1")
+
+    assert rig.prepared.value is not None
+    assert rig.prepared.value.correlation == "r2"
 
 
 async def test_checks_keep_their_interval_and_take_the_newest_at_idle_priority(

@@ -15,12 +15,14 @@ from jinja2.runtime import Context
 from jinja2.utils import missing
 
 from haptic_trio.chunked import Piece
+from haptic_trio.templating.incremental.ahead import Change, Result, dependents_of, other_answers
 from haptic_trio.templating.incremental.attempts import attempt
 from haptic_trio.templating.incremental.fragments import render_kept
 from haptic_trio.templating.incremental.records import Child, Listing, ObjectId, Region, Root, Site
 from haptic_trio.templating.incremental.run import RenderRun, current_run
 from haptic_trio.templating.incremental.scope import as_it_is, same
 from haptic_trio.templating.values.faults import ContentUnavailableError, TemplateFaultError
+from haptic_trio.templating.values.limits import cpu_clock
 from haptic_trio.templating.values.marks import REGION, split_marks
 from haptic_trio.templating.values.sort_keys import order_by
 from haptic_trio.templating.values.text import Emitted
@@ -243,14 +245,62 @@ def render_pending(run: RenderRun, region: Region) -> None:
 
 def _render_child(run: RenderRun, region: Region, child: Child) -> None:
     with run.rendering(region.root, child, region.within) as trace:
-        origin = region.origin_of(child, len(run.subjects))
-        run.within = child.within
-        text = attempt(run, origin, child.resource, _Turn(region, child), is_apart=region.is_apart)
-        pieces = split_marks(text, run.origins)
+        ahead = run.ahead.take(run, child) if child.is_placed else None
+        if ahead is not None and run.withheld.fallback_of(region.origin_of(child).subject) is None:
+            run.trace, pieces = ahead.trace, ahead.pieces
+        else:
+            pieces = _render_body(run, region, child)
         run.commit(child)
         run.forget_origins(trace.origins)
     _shelve(region, child, pieces)
     region.pending.discard(child)
+
+
+def _render_body(run: RenderRun, region: Region, child: Child) -> list[Piece]:
+    origin = region.origin_of(child, len(run.subjects))
+    run.within = child.within
+    text = attempt(run, origin, child.resource, _Turn(region, child), is_apart=region.is_apart)
+    return split_marks(text, run.origins)
+
+
+def render_ahead(run: RenderRun, changes: Mapping[str, Change], until: float) -> int:
+    """Render turns that depend on *changes*, which the views show, until the CPU time *until*; return the number left.
+
+    The records stay as they are. At least one turn is rendered.
+    """
+    left = 0
+    is_late = False
+    # First: answers as they are without the changes.
+    dependents = dependents_of(run, changes)
+    with other_answers(run, changes):
+        for child in dependents:
+            if child in run.ahead or child in child.region.pending:
+                continue
+            if is_late:
+                left += 1
+                continue
+            _render_ahead(run, child)
+            is_late = cpu_clock() > until
+    return left
+
+
+def _render_ahead(run: RenderRun, child: Child) -> None:
+    region = child.region
+    is_usual = child.is_placed and not child.rejections and not child.files
+    # Rounds are counted for all namespaces, whether the output is used or not.
+    is_usual = is_usual and not any(output.rounds for output in child.outputs.values())
+    if not is_usual or run.withheld.fallback_of(region.origin_of(child).subject) is not None:
+        run.ahead.skip(child)
+        return
+    with run.rendering(region.root, child, region.within) as trace:
+        pieces = _render_body(run, region, child)
+        run.forget_origins(trace.origins)
+        if trace.rejections or trace.attempts or any(output.rounds for output in trace.outputs.values()):
+            for _, rejection in trace.rejections:
+                run.withheld.forget(rejection.key)
+            run.ahead.skip(child)
+        else:
+            run.ahead.put(run, child, Result(child.resource, trace, pieces))
 
 
 def _shelve(region: Region, child: Child, pieces: list[Piece]) -> None:

@@ -103,6 +103,7 @@ def _render_root(run: RenderRun, name: str, template: Template) -> Root:
 def _run(run: RenderRun, root: Root, template: Template) -> None:
     for module in tuple(root.modules.values()):
         run.invalidate(module)
+    run.ahead.forget_root(root)
     root.segments = 0
     run.opened = []
     with run.rendering(root, root, root.name) as trace:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
+from haptic_trio.templating.incremental.ahead import Ahead
 from haptic_trio.templating.incremental.outputs import FragmentOutput, Recall
 from haptic_trio.templating.incremental.questions import Dependency
 from haptic_trio.templating.incremental.recorder import CURRENT, Recorder
@@ -59,6 +60,8 @@ class RenderRun(Recorder):
         """The regions that the current root has opened so far."""
         self.woken: list[Child] = []
         """Children that became pending because a file changed."""
+        self.ahead = Ahead()
+        """Results of turns that were rendered for a change that is not taken in yet."""
         self.withheld = Withheld()
         """The objects that are served by their fallbacks, since one of their fragments fails."""
         self.failed_for: Subject | None = None
@@ -127,6 +130,7 @@ class RenderRun(Recorder):
         """Make *node* pending."""
         if isinstance(node, Child):
             node.region.pending.add(node)
+            self.ahead.forget(node)
             self.withheld.retry(node.object_id)
             return
         if isinstance(node, Kept):

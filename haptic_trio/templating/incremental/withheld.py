@@ -233,6 +233,7 @@ def settle_rounds(run: "RenderRun") -> bool:
 
 def touch_fragments(run: "RenderRun", keys: set[FragmentKey]) -> None:
     """Make the fragments *keys* pending; visits all fragments."""
+    run.ahead.clear()
     for root in run.roots.values():
         if _concerns(root, keys):
             root.is_valid = False
@@ -257,6 +258,7 @@ def touch_object(run: "RenderRun", found: ObjectId) -> None:
             child = region.children.get(found)
             if child is not None:
                 region.pending.add(child)
+                run.ahead.forget(child)
     run.touch(question_of(found))
 
 

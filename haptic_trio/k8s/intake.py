@@ -1,0 +1,146 @@
+"""Intake: how many changed objects of a namespace a cycle takes in; the others wait for the next cycles.
+
+One tenant may change thousands of objects at once. A cycle that rendered all
+of them would hold up the changes of other namespaces. So each namespace has a
+share of a cycle for each kind. An object that waits is as it was before in
+every store: its change seems to arrive later. Deletions never wait.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from itertools import chain, islice
+from math import inf
+from typing import Final, TypeAlias
+
+from haptic_trio.k8s.resource import ResourceRef
+
+FIRST_SHARE: Final = 100
+LEAST_SHARE: Final = 5
+MOST_SHARE: Final = 1000
+
+Queue: TypeAlias = tuple[str, str]
+"""Kind and namespace."""
+
+
+class Intake:
+    """Decides which changes of objects wait. One for all stores of an iteration, so that these agree.
+
+    Without the first `begin` nothing waits, so the first cycle takes in everything.
+    """
+
+    def __init__(self, seconds: float = inf) -> None:
+        """Aim at cycles of *seconds* while changes wait; with infinity none ever waits."""
+        self._seconds = seconds
+        self._share = FIRST_SHARE
+        self._is_open = seconds == inf
+        self._has_begun = False
+        self._taken: set[ResourceRef] = set()
+        self._counts: Counter[Queue] = Counter()
+        self._waiting: dict[Queue, dict[ResourceRef, None]] = {}
+        self._heavy: dict[ResourceRef, None] = {}
+
+    @property
+    def seconds(self) -> float:
+        """CPU time of a cycle to aim at."""
+        return self._seconds
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether changes may have to wait now."""
+        return self._has_begun and not self._is_open
+
+    @property
+    def waiting(self) -> Mapping[str, int]:
+        """How many objects of each namespace wait."""
+        counts: Counter[str] = Counter()
+        for (_, namespace), refs in self._waiting.items():
+            counts[namespace] += len(refs)
+        counts.update(ref.namespace for ref in self._heavy)
+        return counts
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether any object waits."""
+        return self.is_due or bool(self._heavy)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether another `begin` would return an object."""
+        return bool(self._waiting)
+
+    @property
+    def heavy(self) -> ResourceRef | None:
+        """The object that waits longest of those that `hold` was called for."""
+        return next(iter(self._heavy), None)
+
+    def hold(self, ref: ResourceRef) -> None:
+        """Let *ref* wait until `forget`: very many fragments depend on it."""
+        self.forget(ref)
+        self._heavy[ref] = None
+
+    def admits(self, ref: ResourceRef) -> bool:
+        """Whether a change of *ref* is taken in now; otherwise it waits until `begin` returns it.
+
+        Stores that ask for the same object get the same answer until the next `begin`.
+        """
+        if not self.is_limited or not ref.namespace:
+            return True
+        if ref in self._heavy:
+            return False
+        queue = ref.kind, ref.namespace
+        if ref in self._taken:
+            return True
+        waiting = self._waiting.get(queue)
+        if waiting is not None or self._counts[queue] >= self._share:
+            self._waiting.setdefault(queue, {})[ref] = None
+            return False
+        self._counts[queue] += 1
+        self._taken.add(ref)
+        return True
+
+    def forget(self, ref: ResourceRef) -> None:
+        """Let *ref* wait no longer: it is deleted, or taken in."""
+        self._heavy.pop(ref, None)
+        queue = ref.kind, ref.namespace
+        waiting = self._waiting.get(queue)
+        if waiting is not None and ref in waiting:
+            del waiting[ref]
+            if not waiting:
+                del self._waiting[queue]
+
+    def begin(self, *, is_for_others: bool = False) -> tuple[ResourceRef, ...]:
+        """Begin another cycle; return the objects that have waited and are taken in now, oldest changes first.
+
+        With *is_for_others* the cycle is for changes that have not waited, and none that has waited is taken in.
+        """
+        self._taken.clear()
+        self._counts.clear()
+        if not self._has_begun:
+            self._has_begun = True
+            found = list(chain.from_iterable(self._waiting.values()))
+            self._waiting.clear()
+            return tuple(found)
+        if is_for_others:
+            return ()
+        # The share of a namespace is smaller if several wait, so that all of them together hold up others no longer.
+        share = max(1, self._share // max(1, len(self._waiting)))
+        found = [ref for refs in self._waiting.values() for ref in islice(refs, share)]
+        for ref in found:
+            self.forget(ref)
+            self._counts[ref.kind, ref.namespace] += 1
+        self._taken.update(found)
+        return tuple(found)
+
+    def note(self, seconds: float) -> None:
+        """Adjust the shares to the duration of the cycle that just ended."""
+        taken = sum(self._counts.values())
+        if seconds > self._seconds and taken > LEAST_SHARE:
+            self._share = max(LEAST_SHARE, int(min(self._share, taken) * self._seconds / seconds))
+        elif self._waiting and 2 * taken >= self._share and seconds < self._seconds / 2:
+            self._share = min(MOST_SHARE, self._share * 2)
+
+    def take_over(self, former: "Intake") -> None:
+        """Let the objects wait that wait in *former*; the first `begin` takes them in."""
+        self._waiting = {queue: dict(refs) for queue, refs in former._waiting.items()}  # noqa: SLF001  the two are of one class
+        for ref in former._heavy:  # noqa: SLF001  the two are of one class
+            self._waiting.setdefault((ref.kind, ref.namespace), {})[ref] = None

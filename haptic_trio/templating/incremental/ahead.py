@@ -1,0 +1,139 @@
+"""Rendering ahead: turns are rendered for a change of an object before the change is taken in.
+
+A change on which very many turns depend would make one render long. So they
+render in several steps, while lookups still find the former version of the
+object everywhere else. Their results are kept beside the records, and replace
+them when the change is taken in, all in one render. A result is dropped if
+anything else changes that it depends on; its turn then renders as usual.
+"""
+
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from haptic_trio.chunked import Piece
+from haptic_trio.templating.incremental.questions import UNKNOWN, Answer, Dependency, Part
+from haptic_trio.templating.incremental.records import Child, Root, Trace
+from haptic_trio.templating.values.limits import LimitReachedError
+
+if TYPE_CHECKING:
+    from haptic_trio.templating.incremental.run import RenderRun
+
+
+class Result(NamedTuple):
+    """What a turn has put out, and looked up."""
+
+    resource: Any
+    trace: Trace
+    pieces: list[Piece]
+
+
+class Ahead:
+    """Results of turns that were rendered ahead; one for all renders of a run."""
+
+    def __init__(self) -> None:
+        self._results: dict[Child, Result] = {}
+        self._skipped: set[Child] = set()
+        """Turns that have to render when the change is taken in."""
+        self._is_releasing = False
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def __contains__(self, child: Child) -> bool:
+        return child in self._results or child in self._skipped
+
+    def skip(self, child: Child) -> None:
+        """Leave *child* to the render that takes the change in."""
+        self._skipped.add(child)
+
+    def put(self, run: "RenderRun", child: Child, result: Result) -> None:
+        """Keep *result* of *child* until anything changes that it depends on."""
+        node: Any = child
+        # It may depend on more than the record, which is replaced later.
+        more = result.trace.asked.difference(child.asked)
+        child.asked = (*child.asked, *run.index.add(node, more))
+        self._results[child] = result
+
+    def take(self, run: "RenderRun", child: Child) -> Result | None:
+        """Return and forget the result of *child*, if it is still what the turn would put out."""
+        result = self._results.pop(child, None) if self._results else None
+        if result is None or result.resource is not child.resource or run.recall.omitted:
+            return None
+        for key, output in result.trace.outputs.items():
+            if run.recall.problem_with(key, output) is not None:
+                return None
+            try:
+                run.shares.claim(key, run.produced.get(key), output, run.claimed)
+            except LimitReachedError:
+                return None
+        return result
+
+    def forget(self, child: Child) -> None:
+        """Drop the result of *child*, for which something has changed."""
+        if not self._is_releasing:
+            self._results.pop(child, None)
+
+    def forget_root(self, root: Root) -> None:
+        """Drop the results of all turns of *root*."""
+        for child in [child for child in self._results if child.region.root is root]:
+            del self._results[child]
+
+    def clear(self) -> None:
+        """Drop all results."""
+        self._results.clear()
+        self._skipped.clear()
+
+    @contextmanager
+    def releasing(self) -> Iterator[None]:
+        """Keep results inside the context: what changes is what they were rendered for."""
+        self._is_releasing = True
+        try:
+            yield
+        finally:
+            self._is_releasing = False
+
+
+class Change(NamedTuple):
+    """A change of one store that is not taken in."""
+
+    keys: AbstractSet[tuple[str, ...]]
+    """Keys of lookups with another answer."""
+    answer: Answer
+    """Answers aspects of lookups as they are with the change."""
+
+
+def dependents_of(run: "RenderRun", changes: Mapping[str, Change]) -> dict[Child, None]:
+    """Return the turns that *changes*, by name of the store, would make pending."""
+    found: dict[Child, None] = {}
+    for store, change in changes.items():
+        for keys in {(), *change.keys}:
+            questions: list[Dependency] = [("get", store, *keys)]
+            questions += run.index.outdated(("has", store, *keys), _answers(change.answer, keys))
+            for question in questions:
+                found.update((node, None) for node in run.index.askers(question) if isinstance(node, Child))
+    return found
+
+
+def _answers(answer: Answer, keys: tuple[str, ...]) -> Any:
+    return lambda aspect: answer(aspect, keys)
+
+
+@contextmanager
+def other_answers(run: "RenderRun", changes: Mapping[str, Change]) -> Iterator[None]:
+    """Have parts of lookups answered as with *changes* inside the context, for views that show these."""
+    answers = run.index.answers
+    questions = [("has", store, *keys) for store, change in changes.items() for keys in {(), *change.keys}]
+
+    def take() -> dict[Part, Any]:
+        return {part: answers.pop(part, UNKNOWN) for question in questions for part in run.index.parts(question)}
+
+    before = take()
+    run.shared.clear()
+    try:
+        yield
+    finally:
+        take()
+        answers.update((part, answer) for part, answer in before.items() if answer is not UNKNOWN)
+        run.shared.clear()

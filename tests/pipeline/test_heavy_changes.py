@@ -1,0 +1,311 @@
+"""Changes that many fragments depend on: rendered ahead, taken in as a whole, and never seen in part."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from haptic_trio.channels import EventBuffer
+from haptic_trio.config.model import Config
+from haptic_trio.k8s.intake import Intake
+from haptic_trio.k8s.resource import Resource, ref_of
+from haptic_trio.k8s.store import Store, Stores
+from haptic_trio.messages import Reason
+from haptic_trio.pipeline import heavy_changes
+from haptic_trio.pipeline.cycle import Pipeline, Prepared
+from haptic_trio.pipeline.rejection.quarantine import Quarantine
+from haptic_trio.pipeline.render import Renderer
+from haptic_trio.pipeline.validate import Validator
+from tests.support.components.rendering import library_config
+from tests.support.kubernetes import endpoint, endpoint_slice, ingress, ingress_class, path, rule, service
+
+# The validator asks for the version of an HAProxy, which does not exist.
+pytestmark = pytest.mark.process
+
+NAMES = range(6)
+RESTRICTED = {"nginx.ingress.kubernetes.io/whitelist-source-range": "10.0.0.0/8"}
+BROKEN = {"nginx.ingress.kubernetes.io/whitelist-source-range": "nonsense"}
+STORES = {
+    "Ingress": ("ingresses", "ingressesByHost", "ingressesByService", "ingressesByTlsSecret", "nginxIngressesByHost"),
+    "Service": ("services",),
+    "EndpointSlice": ("endpointSlices",),
+    "IngressClass": ("ingressClasses",),
+}
+
+
+@pytest.fixture(autouse=True)
+def _few_dependents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have each change count as heavy that two turns depend on."""
+    monkeypatch.setattr(heavy_changes, "MOST_DEPENDENTS", 1)
+
+
+def config() -> Config:
+    """Return a configuration of which each render is compared with a complete one."""
+    found = library_config(
+        "base", "ssl", "ingress", "nginx-annotations", bindAddress="127.0.0.1", httpPort=1, httpsPort=2
+    )
+    return msgspec.structs.replace(found, validation=msgspec.structs.replace(found.validation, paranoia_every=1))
+
+
+CONFIG = config()
+
+
+def web(port: int) -> Resource:
+    return service("web", {"name": "http", "port": port, "protocol": "TCP"})
+
+
+def site(number: int, *, host: int | None = None, where: str = "/", **fields: Any) -> Resource:
+    host_name = f"h{number if host is None else host}.test"
+    return ingress(f"i{number}", rule(host_name, path(where, "web", "http")), age=number + 2, **fields)
+
+
+def foreign(number: int, where: str = "/") -> Resource:
+    """Return an older Ingress of another namespace, which has the path of a host."""
+    rules = rule(f"h{number}.test", path(where, "web"))
+    return ingress(f"f{number}", rules, namespace="other", age=1)
+
+
+class Bench:
+    """A pipeline over stores of which each step takes in and renders as little as possible."""
+
+    def __init__(self) -> None:
+        self.stores = Stores(
+            (Store(name, watched.index_by) for name, watched in CONFIG.watched_resources.items()), Intake(1e-9)
+        )
+        renderer = Renderer(CONFIG)
+        validator = Validator(Path("/none"), check_timeout=1)
+        self.pipeline = Pipeline(self.stores, renderer, validator, Quarantine(), EventBuffer())
+        self.put(ingress_class("haptic", "haptic-trio/ingress-controller"), web(80))
+        self.put(endpoint_slice("web", endpoint("10.0.0.1"), ports={"http": 8080}))
+
+    def put(self, *resources: Resource) -> None:
+        for resource in resources:
+            for name in STORES[resource["kind"]]:
+                self.stores[name].upsert(resource)
+
+    def delete(self, resource: Resource) -> None:
+        for name in STORES[resource["kind"]]:
+            self.stores[name].delete(ref_of(resource))
+
+    async def cycle(self) -> Prepared:
+        """Run a cycle; its output is that of a complete render of what the stores show."""
+        prepared = await self.pipeline.prepare("c", Reason.WAITED)
+        assert prepared.rendered.differing == ()
+        return prepared
+
+    async def catch_up(self) -> Prepared:
+        """Run cycles and steps until nothing waits."""
+        prepared = await self.cycle()
+        for _turn in range(200):
+            if not self.pipeline.is_behind:
+                return prepared
+            if await self.pipeline.render_ahead():
+                prepared = await self.cycle()
+        raise AssertionError("changes wait for ever")
+
+    def targets(self, prepared: Prepared) -> set[str]:
+        """Return the backends that requests for the Ingresses are led to."""
+        text = prepared.rendered.texts["maps/path-prefix.map"].text
+        return {line.split()[-1] for line in text.splitlines() if line.startswith("h")}
+
+    def port(self) -> int:
+        """Return the port of the Service that readers see."""
+        (found,) = self.stores["services"].get("default", "web")
+        return int(found["spec"]["ports"][0]["port"])
+
+
+@pytest.fixture
+async def bench() -> Bench:
+    bench = Bench()
+    bench.put(*(site(number) for number in NAMES))
+    await bench.cycle()
+    return bench
+
+
+async def test_a_heavy_change_is_rendered_ahead_and_taken_in_as_a_whole(bench: Bench) -> None:
+    bench.put(web(81))
+
+    prepared = await bench.cycle()
+    assert (bench.targets(prepared), bench.port()) == ({"default_web_80"}, 80)
+    assert "default_web_81" not in prepared.rendered.text
+    steps = 1
+    while not await bench.pipeline.render_ahead():
+        prepared = await bench.cycle()
+        assert bench.targets(prepared) == {"default_web_80"}
+        steps += 1
+    prepared = await bench.cycle()
+
+    assert steps == len(NAMES) - 1
+    assert (bench.targets(prepared), bench.port()) == ({"default_web_81"}, 81)
+    assert "default_web_80" not in prepared.rendered.text
+    assert not bench.pipeline.is_behind
+    # The Service, and what is left to the cycle: not one turn for each Ingress.
+    assert prepared.rendered.fragments_rendered <= 3
+
+
+async def test_others_change_meanwhile(bench: Bench) -> None:
+    bench.put(web(81))
+    await bench.cycle()
+    await bench.pipeline.render_ahead()
+
+    bench.put(site(9))
+    prepared = await bench.cycle()
+    assert "h9.test|/ default_web_80" in prepared.rendered.texts["maps/path-prefix.map"].text
+
+    prepared = await bench.catch_up()
+    assert "h9.test|/ default_web_81" in prepared.rendered.texts["maps/path-prefix.map"].text
+    assert bench.targets(prepared) == {"default_web_81"}
+
+
+async def test_what_changes_after_it_was_rendered_ahead_renders_again(bench: Bench) -> None:
+    bench.put(web(81))
+    await bench.cycle()
+    for _step in NAMES:
+        await bench.pipeline.render_ahead()
+
+    bench.put(site(0, where="/new"))
+    bench.delete(site(1))
+    prepared = await bench.catch_up()
+
+    text = prepared.rendered.texts["maps/path-prefix.map"].text
+    assert "h0.test|/new/ default_web_81" in text
+    assert "h1.test" not in text
+
+
+async def test_a_path_that_another_namespace_takes_meanwhile_is_given_up(bench: Bench) -> None:
+    bench.put(web(81))
+    await bench.cycle()
+    for _step in NAMES:
+        await bench.pipeline.render_ahead()
+
+    bench.put(foreign(0))
+    # Both in one cycle.
+    prepared = await bench.cycle()
+
+    assert bench.port() == 81
+    text = prepared.rendered.texts["maps/path-prefix.map"].text
+    assert "h0.test|/ other_web_80" in text
+    assert "h0.test|/ default_web" not in text
+    assert bench.targets(prepared) == {"other_web_80", "default_web_81"}
+
+
+async def test_a_newer_version_waits_for_the_one_that_is_rendered(bench: Bench) -> None:
+    bench.put(web(81))
+    await bench.cycle()
+    await bench.pipeline.render_ahead()
+    ports = []
+    for port in range(82, 100):
+        # Without an end of changes: each version that was begun is completed.
+        bench.put(web(port))
+        if await bench.pipeline.render_ahead():
+            await bench.cycle()
+        ports.append(bench.port())
+
+    assert ports[0] == 80
+    assert 81 in ports
+    assert len(set(ports)) > 3
+    assert bench.targets(await bench.catch_up()) == {"default_web_99"}
+
+
+async def test_a_deletion_waits_for_no_former_version(bench: Bench) -> None:
+    bench.put(web(81))
+    await bench.cycle()
+    await bench.pipeline.render_ahead()
+
+    bench.delete(web(81))
+    await bench.cycle()
+    seen = set()
+    for _turn in range(4):
+        if await bench.pipeline.render_ahead():
+            await bench.cycle()
+        seen |= {one["spec"]["ports"][0]["port"] for one in bench.stores["services"].get("default", "web")}
+    prepared = await bench.catch_up()
+
+    assert seen == {80}
+    assert bench.stores["services"].get("default", "web") == ()
+    assert bench.targets(prepared) == {"default_web_http"}
+
+
+async def test_a_change_that_fewer_depend_on_does_not_wait(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heavy_changes, "MOST_DEPENDENTS", len(NAMES) + 1)
+    bench.put(web(81))
+
+    assert bench.targets(await bench.cycle()) == {"default_web_81"}
+
+
+async def test_an_object_that_fails_with_the_change_is_quarantined_when_it_is_taken_in(bench: Bench) -> None:
+    bench.put(*(site(number, annotations=RESTRICTED) for number in NAMES))
+    await bench.catch_up()
+    bench.put(site(0, annotations=BROKEN))
+    before = await bench.catch_up()
+    assert len(before.rendered.rejections) == 1
+
+    bench.put(web(81))
+    prepared = await bench.catch_up()
+
+    assert {rejection.subject.name for rejection in prepared.rendered.rejections} == {"i0"}
+    assert bench.port() == 81
+
+
+_ports = st.integers(80, 83)
+_numbers = st.sampled_from(NAMES)
+OPERATIONS = st.one_of(
+    st.tuples(st.just("service"), _ports),
+    st.tuples(st.just("no service"), _ports),
+    st.tuples(
+        st.just("ingress"),
+        _numbers,
+        _numbers,
+        st.sampled_from(["/", "/a"]),
+        st.sampled_from([None, RESTRICTED, BROKEN]),
+    ),
+    st.tuples(st.just("no ingress"), _numbers),
+    st.tuples(st.just("foreign"), _numbers, st.sampled_from(["/", "/a"])),
+    st.tuples(st.just("no foreign"), _numbers),
+    st.tuples(st.just("endpoint"), st.integers(1, 3)),
+    st.tuples(st.just("step")),
+    st.tuples(st.just("step")),
+    st.tuples(st.just("cycle")),
+)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(operations=st.lists(OPERATIONS, min_size=5, max_size=25))
+async def test_each_cycle_gives_what_a_complete_render_gives(operations: list[tuple[Any, ...]]) -> None:
+    bench = Bench()
+    bench.put(*(site(number) for number in NAMES))
+    await bench.cycle()
+    for name, *values in operations:
+        match name:
+            case "service":
+                bench.put(web(*values))
+            case "no service":
+                bench.delete(web(80))
+            case "ingress":
+                number, host, where, annotations = values
+                bench.put(site(number, host=host, where=where, annotations=annotations))
+            case "no ingress":
+                bench.delete(site(*values))
+            case "foreign":
+                bench.put(foreign(*values))
+            case "no foreign":
+                bench.delete(foreign(*values))
+            case "endpoint":
+                addresses = (endpoint(f"10.0.0.{number}") for number in range(1, values[0] + 1))
+                bench.put(endpoint_slice("web", *addresses, ports={"http": 8080}))
+            case "step":
+                await bench.pipeline.render_ahead()
+            case "cycle":
+                await bench.cycle()
+    prepared = await bench.catch_up()
+
+    # The output of rejected objects depends on what they were before; each cycle has compared it.
+    if prepared.rendered.rejections:
+        return
+    complete = Renderer(CONFIG).render_here(bench.stores)
+    assert {path: text.text for path, text in prepared.rendered.texts.items()} == {
+        path: text.text for path, text in complete.texts.items()
+    }
