@@ -243,6 +243,13 @@ class Shelf(Generic[K, T]):
     def __len__(self) -> int:
         return sum(map(len, self._keys))
 
+    def copied(self) -> "Shelf[K, T]":
+        """Return a shelf with the same items and pages, which changes by itself."""
+        copy: Shelf[K, T] = Shelf()
+        copy._keys, copy._items = [list(keys) for keys in self._keys], [list(items) for items in self._items]
+        copy._pages, copy._firsts = list(self._pages), list(self._firsts)
+        return copy
+
     def put(self, key: K, item: T) -> None:
         """Put *item* at *key*, in place of what is there."""
         if not self._keys:

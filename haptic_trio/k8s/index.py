@@ -115,6 +115,16 @@ class Table:
     def __len__(self) -> int:
         return len(self._objects)
 
+    def copied(self) -> "Table":
+        """Return a table of the same objects, which changes by itself."""
+        copy = Table(self._schema)
+        copy._all = self._all.copied()
+        copy._buckets = {
+            keys: bucket if isinstance(bucket, tuple) else bucket.copied() for keys, bucket in self._buckets.items()
+        }
+        copy._objects, copy._prefixes = dict(self._objects), dict(self._prefixes)
+        return copy
+
     def refs(self) -> Iterator[ResourceRef]:
         """Yield the reference of every object."""
         return iter(self._objects)
@@ -192,6 +202,11 @@ class _Bucket:
         self.orders: list[_Order] = []
         self._objects: list[Resource] = []
         self._snapshot: tuple[Resource, ...] | None = None
+
+    def copied(self) -> "_Bucket":
+        copy = _Bucket()
+        copy.orders, copy._objects, copy._snapshot = list(self.orders), list(self._objects), self._snapshot
+        return copy
 
     def put(self, order: _Order, resource: Resource) -> None:
         # A list arrives in order.

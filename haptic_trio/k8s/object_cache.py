@@ -16,7 +16,7 @@ class _Entry:
 class ObjectCache:
     """A cache that drops objects only in `trim`, so that a render keeps the objects that it has fetched until its end.
 
-    `get` may be called from another thread, while no other method is.
+    `get` may be called from other threads: it changes nothing but a flag of an object.
     """
 
     def __init__(self, size: int, ttl: float) -> None:

@@ -86,6 +86,17 @@ class WatchSession:
             reader.resume()
         yield reader
 
+    def go_on_after(self, former: "WatchSession", selection: Selection) -> None:
+        """Have the watch of *selection*, not opened yet, begin after the events that *former* has processed so far.
+
+        Its stores must have the content that those of *former* have now.
+        Does nothing if *former* has not processed a list: this watch then
+        begins with a list of its own.
+        """
+        reader = former._readers.get(selection)  # noqa: SLF001  the two are of one class
+        if reader is not None and reader.is_resumed:
+            self._readers[selection] = reader.copied()
+
     async def get(self, resource_type: ResourceType, namespace: str, name: str) -> Resource:
         """See `Client.get`."""
         return await self._watches.client.get(resource_type, namespace, name)
@@ -149,6 +160,13 @@ class Reader:
     def is_resumed(self) -> bool:
         """See `Resumable`."""
         return self._is_resumed
+
+    def copied(self) -> "Reader":
+        """Return a reader that has processed the same events; the caller closes it."""
+        copy = Reader(self._watch)
+        copy._events, copy._lists = deque(self._events), self._lists
+        copy._has_list, copy._is_resumed = self._has_list, self._is_resumed
+        return copy
 
     def resume(self) -> None:
         """Begin another iteration, after the last processed event."""

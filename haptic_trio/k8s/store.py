@@ -160,6 +160,12 @@ class Store:
         """See `ReadableStore.by_ref`."""
         return self._table.by_ref(ref)
 
+    def take_over(self, former: "Store") -> None:
+        """Begin with the content that readers see in *former*, whose schema and ignored fields are the same."""
+        self._table = former._table.copied()  # noqa: SLF001  the two are of one class
+        self._waiting = dict(former._waiting)  # noqa: SLF001  the two are of one class
+        self.version += 1
+
     def take_in(self, ref: ResourceRef) -> None:
         """Let readers see the change of *ref* that waits, if there is one; the store is not frozen."""
         if ref in self._waiting:
@@ -314,6 +320,12 @@ class Stores(Mapping[str, Store]):
 
     def __len__(self) -> int:
         return len(self._stores)
+
+    def take_over(self, former: "Stores", names: Iterable[str]) -> None:
+        """Begin with the content of *former* in the stores *names*; what waits there waits here, too."""
+        for name in names:
+            self._stores[name].take_over(former[name])
+        self.intake.take_over(former.intake)
 
     def take_in(self, *, is_for_others: bool = False) -> None:
         """Begin another cycle: let readers see changes that have waited, as far as the intake admits them."""

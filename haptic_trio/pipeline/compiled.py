@@ -16,6 +16,8 @@ from haptic_trio.templating.filters.emit import trust
 from haptic_trio.templating.incremental.outputs import Recall
 from haptic_trio.templating.incremental.provenance import Provenance
 from haptic_trio.templating.incremental.run import RenderRun
+from haptic_trio.templating.incremental.scope import Memo, same
+from haptic_trio.templating.incremental.takeover import Differences, settle
 from haptic_trio.templating.incremental.withheld import settle_rounds
 from haptic_trio.templating.values.limits import RenderLimits
 from haptic_trio.templating.values.paths import Paths
@@ -57,6 +59,34 @@ class CompiledTemplates:
         run = RenderRun(self._limits, paths=self._paths)
         run.secret_stores = frozenset(self._secrets)
         return Session(stores, self._variables, run, self._reads_secrets, open_fetches)
+
+    def take_over(self, session: Session, former: "CompiledTemplates", before: Session, stores: frozenset[str]) -> None:
+        """Have *session*, which is new, begin with what is still valid of *before*, a session of *former*.
+
+        *stores* are those whose content, index or ignored fields may differ
+        from the store of the same name in *before*. Does nothing if the two
+        configurations differ in more than templates, variables and stores.
+        """
+        mine = self._outputs, self._limits, self._paths, self._secrets
+        if mine != (former._outputs, former._limits, former._paths, former._secrets):  # noqa: SLF001  the two are of one class
+            return
+        if session.stores.keys() != before.stores.keys():
+            return
+        variables = frozenset(
+            name
+            for name in self._variables.keys() | former._variables.keys()  # noqa: SLF001  the two are of one class
+            if name not in self._variables
+            or name not in former._variables  # noqa: SLF001  the two are of one class
+            or not same(former._variables[name], self._variables[name], Memo())  # noqa: SLF001  the two are of one class
+        )
+        changed, stale = (
+            self._engine.stale_since(former._engine, names)  # noqa: SLF001  the two are of one class
+            for names in (frozenset[str](), variables)
+        )
+        alike = Memo()
+        self._engine.declare(former._engine, alike)  # noqa: SLF001  the two are of one class
+        differences = Differences(changed=changed, stale=stale, variables=variables, stores=stores)
+        session.take_over(before, differences, alike)
 
     def provenance(self, run: RenderRun) -> Provenance:
         """Return the origins of the output of *run*, which must not be rendering."""
@@ -100,6 +130,7 @@ class CompiledTemplates:
                 # Once: a fragment that finds no room then waits for the next render.
                 may_use_freed = False
         self._take_registered(session)
+        settle(run)
         return ()
 
     def _render_all(self, session: Session) -> list[Problem]:

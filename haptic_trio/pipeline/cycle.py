@@ -44,7 +44,7 @@ _FIELD_SEARCH_LIMIT: Final = 0.01
 
 
 def _ignore() -> None:
-    """Ignore progress."""
+    """Do nothing."""
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +97,27 @@ class Pipeline:
         async with self.turn:
             await self._heavy.render()
         return self._stores.intake.is_due or self._heavy.is_ready
+
+    async def take_over(self, former: "Pipeline", kinds: Collection[str], begin: Callable[[], None] = _ignore) -> None:
+        """Begin with what is still valid of the newest render of *former*. Nothing else may use this pipeline yet.
+
+        *kinds* are the stores that watch the same objects in the same way as
+        those of *former*; they get the content that these have when *begin*
+        is called. The next render of *former* waits meanwhile.
+        """
+
+        def copy() -> None:
+            self._stores.take_over(former._stores, kinds)  # noqa: SLF001  the two are of one class
+            self._renderer.take_over(renderer, self._stores, frozenset(self._stores.keys() - kinds))
+
+        renderer, validator = former._renderer, former._validator  # noqa: SLF001  the two are of one class
+        async with former.turn:
+            await renderer.work(partial(self._validator.take_parsed, validator))
+        # Between the two, a render may have its turn: what is parsed is found by its text.
+        async with former.turn:
+            with former._stores.frozen():  # noqa: SLF001  the two are of one class
+                begin()
+                await renderer.work(copy)
 
     async def run(
         self, correlation: str, reason: Reason = Reason.CHANGED, *, progress: Callable[[], None] = _ignore

@@ -105,6 +105,17 @@ class Renderer:
         self._serial = 0
         self._rendering: trio.Event | None = None
 
+    def take_over(self, former: "Renderer", stores: Mapping[str, ReadableStore], differing: frozenset[str]) -> None:
+        """Let the first render of *stores* begin with what is still valid of the newest render of *former*. Blocking.
+
+        *differing*: stores of which nothing is known. The others have the
+        content of those of *former*. Neither stores nor *former* may be used
+        meanwhile. If *former* has rendered nothing, the first render begins with nothing.
+        """
+        if former._session is not None and former.has_rendered:  # noqa: SLF001  the two are of one class
+            self._session = self._begin(stores)
+            self.templates.take_over(self._session, former.templates, former._session, differing)  # noqa: SLF001  the two are of one class
+
     async def render(self, stores: Mapping[str, ReadableStore], recall: Recall | None = None) -> Rendered:
         """Render *stores*; raises `RejectedError` if a template fails outside of fragments.
 
@@ -193,6 +204,10 @@ class Renderer:
     def provenance(self) -> Provenance | None:
         """Return the origins of the newest render; None before the first. Must not be called during a render."""
         return self.templates.provenance(self._session.run) if self._session is not None else None
+
+    async def work(self, work: Callable[[], T]) -> T:
+        """Run *work* in a worker thread, while nothing renders."""
+        return await trio.to_thread.run_sync(work, limiter=self._limiter)
 
     async def consult(self, stores: Mapping[str, ReadableStore], ask: Callable[[Rendered, Provenance], T]) -> T | None:
         """Run *ask* on the newest render in a worker thread, while nothing else renders, and return its result.

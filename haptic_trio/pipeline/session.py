@@ -22,16 +22,20 @@ from haptic_trio.templating.incremental.questions import Answer
 from haptic_trio.templating.incremental.recorder import CURRENT
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
 from haptic_trio.templating.incremental.run import RenderRun
+from haptic_trio.templating.incremental.scope import Memo
+from haptic_trio.templating.incremental.takeover import Differences, take_over
 from haptic_trio.templating.values.subjects import ObjectWarning, Origin, RenderedText
 from haptic_trio.templating.values.versions import Versioned
 from haptic_trio.templating.values.warning_list import merged
 from haptic_trio.templating.views import (
     ResourcesView,
     answers_from,
+    mark_used,
     seen_in,
     show_instead,
     showing,
     shown_by,
+    used_kinds,
     views_in,
 )
 
@@ -68,6 +72,34 @@ class Session:
         """Overlays that answer lookups in place of the stores, by store name, each with the store below."""
         self._conflicts = Conflicts(partial(reads_secrets, run))
         self._warnings: tuple[tuple[ObjectWarning, ...], ...] = ((), (), ())
+
+    def take_over(self, former: "Session", differences: Differences, alike: Memo) -> None:
+        """Begin with the records of *former*, as far as *differences* leave them valid; nothing may render in it.
+
+        *alike* declares functions of both configurations that mean the same.
+        The stores that do not differ have the content that *former* sees in its own.
+        """
+        for name in ("resources", "http"):
+            alike.declare(former.context[name], self.context[name])
+        views, former_views = views_in(self.views), views_in(former.views)
+        for name, view in views.items():
+            alike.declare(former_views[name], view)
+        take_over(self.run, former.run, self.context, views, differences, alike)
+        mark_used(self.views, used_kinds(former.views))
+        self.files, self.texts = former.files, former.texts.copied()
+        self.changed_files = dict(former.changed_files)
+        for name, tracker in self.trackers.items():
+            tracker.add(former.trackers[name])
+        # Withheld objects are looked up as they are now, until it is decided again which these are.
+        withheld = {
+            name: Touched(
+                overlay.touched,
+                {(ref.namespace, ref.name, ref.kind): base.by_ref(ref) for ref in overlay.differences},
+            )
+            for name, (base, overlay) in former._overlays.items()  # noqa: SLF001  the two are of one class
+        }
+        if withheld:
+            take_changes(self.run, withheld)
 
     def put(self, kind: FileKind, path: str, text: RenderedText, *, secret: bool) -> None:
         """Set the text at *path*."""

@@ -68,6 +68,11 @@ class Validator:
         self._sections = SectionCache()
         self._one_at_a_time = trio.Lock()
 
+    def take_parsed(self, former: "Validator") -> None:
+        """Begin with what *former* has parsed; it must have the same binary, and not parse meanwhile."""
+        self._keywords, self._former, self._parsed = former._keywords, former._former, former._parsed  # noqa: SLF001  the two are of one class
+        self._sections = former._sections.copied()  # noqa: SLF001  the two are of one class
+
     async def parse(self, rendered: Rendered) -> Generation:
         """Phase 1: parse *rendered* and return its generation; raises `RejectedError`."""
         try:

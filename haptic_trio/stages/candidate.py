@@ -8,6 +8,7 @@ import trio
 
 from haptic_trio.channels import CHANGE_BUFFER, Change, EventBuffer
 from haptic_trio.config.load import LoadedConfig
+from haptic_trio.config.model import StoreKind
 from haptic_trio.dataplane.planner import Planner
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.gateway.listeners.port_rules import TAKEN_PORTS
@@ -18,7 +19,7 @@ from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.stages.components import build_components
 from haptic_trio.stages.iteration_components import IterationComponents
 from haptic_trio.stages.process import Candidate, Process
-from haptic_trio.stages.watch_resources import run_watch_resources
+from haptic_trio.stages.watch_resources import go_on_after, run_watch_resources
 
 CATCH_UP: Final = 5
 """Maximum number of checks of a candidate while objects change structurally."""
@@ -45,10 +46,16 @@ class _HeldEvents(EventBuffer):
 
 
 async def make_candidate(
-    process: Process, watches: SharedWatches, loaded: LoadedConfig, *, correlation: str
+    process: Process,
+    watches: SharedWatches,
+    loaded: LoadedConfig,
+    *,
+    running: IterationComponents | None = None,
+    correlation: str,
 ) -> Candidate:
     """Render and check *loaded* with all present objects; the caller closes the result.
 
+    What is still valid of the output of *running* is not rendered again.
     The running iteration is not touched. Raises a group of errors:
     `RejectedError`, `ProblemsError`, and errors of watches.
     """
@@ -57,6 +64,8 @@ async def make_candidate(
     changes_in, changes_out = trio.open_memory_channel[Change](CHANGE_BUFFER)
     try:
         with changes_out:
+            if running is not None:
+                await _take_over(components, running)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_discard, changes_out)
                 with changes_in:
@@ -68,6 +77,20 @@ async def make_candidate(
         process.collections.retire(components.pipeline.dismantle)
         raise
     return Candidate(loaded=loaded, components=components, valid=valid, report=events.pass_on)
+
+
+async def _take_over(built: IterationComponents, running: IterationComponents) -> None:
+    """Have *built*, which nothing uses yet, begin with what is still valid of the output and stores of *running*."""
+    config, former = built.config, running.config
+    kinds = {TAKEN_PORTS} & built.stores.keys() & running.stores.keys()
+    if config.watched_resources_ignore_fields == former.watched_resources_ignore_fields:
+        kinds |= {
+            name
+            for name, watched in config.watched_resources.items()
+            if watched.store is StoreKind.FULL and watched == former.watched_resources.get(name)
+        }
+    begin = partial(go_on_after, built.watches, running.watches, config.watched_resources, built.stores, kinds)
+    await built.pipeline.take_over(running.pipeline, kinds, begin)
 
 
 async def _discard(changes: trio.MemoryReceiveChannel[Change]) -> None:

@@ -121,7 +121,9 @@ async def _start_stages(
         if serving.is_set():
             await process.collections.release_retired()
             with process.collections.paused():
-                state.candidate = await make_candidate(process, watches, changed, correlation=f"{state.number + 1}-0")
+                state.candidate = await make_candidate(
+                    process, watches, changed, running=state.components, correlation=f"{state.number + 1}-0"
+                )
 
     async def watch_config() -> None:
         await nursery.start(

@@ -1,6 +1,6 @@
 """Stage 3, `watch_resources`: a reflector for each watched kind; ready with the first lists of required kinds."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -14,6 +14,7 @@ from haptic_trio.k8s.client import Client, Selection
 from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.reflector import run_reflector
 from haptic_trio.k8s.resource import ResourceRef, ResourceType
+from haptic_trio.k8s.shared_watches import WatchSession
 from haptic_trio.k8s.store import Stores
 from haptic_trio.messages import IndexSynchronized, ProblemsReported, ResourceChanged
 
@@ -119,6 +120,22 @@ async def run_watch_resources(
                 message = IndexSynchronized(counts={name: len(stores[name]) for name in watched_resources})
                 events.record(message)
                 await changes.send(message)
+
+
+def go_on_after(
+    session: WatchSession,
+    former: WatchSession,
+    watched_resources: Mapping[str, WatchedResource],
+    stores: Stores,
+    kinds: Collection[str],
+) -> None:
+    """Have the watches of *session* go on where those of *former* are now, for stores named in *kinds*.
+
+    These have the content of the stores of *former*.
+    """
+    for selection, names in _by_selection(watched_resources, stores):
+        if set(names) <= set(kinds):
+            session.go_on_after(former, selection)
 
 
 def _as_later_change(change: ResourceChanged) -> ResourceChanged:

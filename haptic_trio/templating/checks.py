@@ -1,14 +1,13 @@
 """Static checks of templates: reports every problem of every template before any is rendered."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from types import CodeType
 from typing import Final, NamedTuple
 
 from jinja2 import TemplateSyntaxError, nodes
 
 from haptic_trio.errors import Problem
-from haptic_trio.templating.sandbox import TemplateEnvironment
-from haptic_trio.templating.tags import SYNTAX, outer_loops
+from haptic_trio.templating.sandbox import TemplateEnvironment, TemplateFacts
+from haptic_trio.templating.tags import SYNTAX, names_of, outer_loops
 from haptic_trio.templating.values.faults import did_you_mean
 from haptic_trio.templating.values.marks import strip_marks
 from haptic_trio.templating.values.report import excerpt
@@ -29,7 +28,7 @@ _MOST_KNOWN: Final = 1_000
 class _Known(NamedTuple):
     """A template without problems. Depends on its name and source only."""
 
-    code: CodeType
+    compiled: TemplateFacts
     assigned: frozenset[str]
     """Names that other templates may call."""
     called: frozenset[str]
@@ -66,7 +65,7 @@ class TemplateChecker:
         for name, source in sources.items():
             if name in known:
                 if self._is_fine(known[name], named):
-                    self._load(name, known[name].code)
+                    self._load(name, known[name].compiled)
                     continue
                 self._parse(name, source)
             if name in self._trees:
@@ -100,7 +99,7 @@ class TemplateChecker:
 
     def _compile(self, name: str, tree: nodes.Template) -> None:
         try:
-            self._load(name, self._code_of(name, tree))
+            self._load(name, self._compiled(name, tree))
         except TemplateSyntaxError as error:
             self._report(name, error.lineno, error.message or "syntax error", "")
         except (SyntaxError, RecursionError):
@@ -111,23 +110,25 @@ class TemplateChecker:
             hint = "use literals only, or filter the variable afterwards"
             self._report(name, line, "the filter of a set block has a variable as an argument", hint)
 
-    def _load(self, name: str, code: CodeType) -> None:
+    def _load(self, name: str, facts: TemplateFacts) -> None:
         environment = self._environment
-        loaded = environment.template_class.from_code(environment, code, environment.make_globals(None))
+        loaded = environment.template_class.from_code(environment, facts.code, environment.make_globals(None))
         environment.compiled[name] = loaded
+        environment.facts[name] = facts
 
-    def _code_of(self, name: str, tree: nodes.Template) -> CodeType:
+    def _compiled(self, name: str, tree: nodes.Template) -> TemplateFacts:
         key = name, self._environment.sources[name]
         known = _known.get(key)
         if known is not None:
-            return known.code
+            return known.compiled
         # Compiling changes the tree.
         assigned, called, named = _assigned_names(tree), _called_names(tree), tuple(_named_templates(tree))
-        code = self._environment.compile(tree, name, None)
+        names, patterns = frozenset(names_of(tree)), _patterns_of(tree)
+        facts = TemplateFacts(self._environment.compile(tree, name, None), names, patterns)
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
-        _known[key] = _Known(code, frozenset(assigned), frozenset(called), named)
-        return code
+        _known[key] = _Known(facts, frozenset(assigned), frozenset(called), named)
+        return facts
 
     def _report(self, name: str, line: int, message: str, hint: str) -> None:
         source = self._environment.sources[name]
@@ -199,6 +200,18 @@ def _named_templates(tree: nodes.Template) -> Iterator[tuple[str, ...]]:
     for node in tree.find_all(nodes.Stmt):
         if isinstance(node, nodes.Include | nodes.Import | nodes.FromImport | nodes.Extends) and _templates_of(node):
             yield _templates_of(node)
+
+
+def _patterns_of(tree: nodes.Template) -> tuple[str, ...] | None:
+    """Return the patterns with which the template calls `snippets`; None if they are not known."""
+    calls = [call for call in tree.find_all(nodes.Call) if _is_snippets(call.node)]
+    texts = [call.args[0].value for call in calls if len(call.args) == 1 and isinstance(call.args[0], nodes.Const)]
+    uses = sum(map(_is_snippets, tree.find_all(nodes.Name)))
+    return tuple(map(str, texts)) if len(texts) == uses else None
+
+
+def _is_snippets(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Name) and node.name == "snippets"
 
 
 def _called_names(tree: nodes.Template) -> set[str]:

@@ -1,6 +1,7 @@
 """The template engine: compile once, render often, from any one thread at a time per run."""
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from haptic_trio.errors import Problem, ProblemsError
@@ -9,12 +10,14 @@ from haptic_trio.templating.functions import GLOBALS, make_snippets
 from haptic_trio.templating.incremental.recorder import CURRENT
 from haptic_trio.templating.incremental.refresh import refresh
 from haptic_trio.templating.incremental.run import RenderRun
+from haptic_trio.templating.incremental.scope import Memo
 from haptic_trio.templating.sandbox import TemplateEnvironment
 from haptic_trio.templating.values.faults import did_you_mean
 from haptic_trio.templating.values.limits import LimitReachedError, RenderAbandonedError, RenderLimits
 from haptic_trio.templating.values.paths import Paths
 from haptic_trio.templating.values.report import problem_of
 from haptic_trio.templating.values.subjects import RenderedText
+from haptic_trio.templating.values.text import Emitted
 
 
 class TemplateSyntaxProblems(ProblemsError):  # noqa: N818  a ProblemsError by its base
@@ -49,7 +52,8 @@ class Engine:
         """
         self.limits = limits or RenderLimits()
         priorities = dict(snippets or {})
-        functions = {**GLOBALS, "snippets": make_snippets(priorities)}
+        self._snippets = make_snippets(priorities)
+        functions = {**GLOBALS, "snippets": self._snippets}
         self._environment = TemplateEnvironment(dict(templates), functions)
         checker = TemplateChecker(self._environment)
         checker.compile_all()
@@ -65,6 +69,31 @@ class Engine:
     def names(self) -> tuple[str, ...]:
         """The names of all templates."""
         return tuple(self._environment.compiled)
+
+    def stale_since(self, former: "Engine", variables: AbstractSet[str]) -> frozenset[str]:
+        """Return the templates that may render differently than in *former*, when *variables* have other values.
+
+        A template that includes or imports one of them is not among them.
+        """
+        mine, theirs = self._environment.facts, former._environment.facts  # noqa: SLF001  the two are of one class
+        return frozenset(
+            name
+            for name in mine.keys() | theirs.keys()
+            if name not in mine
+            or name not in theirs
+            or mine[name].code is not theirs[name].code
+            or not variables.isdisjoint(mine[name].names)
+            or self._included_by(name) != former._included_by(name)  # noqa: SLF001  the two are of one class
+        )
+
+    def declare(self, former: "Engine", memo: Memo) -> None:
+        """Have *memo* take what variables and macros have of *former* for what they have of this engine."""
+        memo.declare(former._environment, self._environment)  # noqa: SLF001  the two are of one class
+        memo.declare(former._snippets, self._snippets)  # noqa: SLF001  the two are of one class
+
+    def _included_by(self, name: str) -> list[list[Emitted]]:
+        patterns = self._environment.facts[name].patterns
+        return [self._snippets(pattern) for pattern in (("*",) if patterns is None else patterns)]
 
     def start_run(self, *, paths: Paths | None = None) -> RenderRun:
         """Return a new run under this engine's limits."""

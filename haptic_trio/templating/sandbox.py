@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import BuiltinMethodType, FunctionType, MethodType
-from typing import Any, Final
+from types import BuiltinMethodType, CodeType, FunctionType, MethodType
+from typing import Any, Final, NamedTuple
 
 from jinja2 import Template, TemplateNotFound
 from jinja2.runtime import Context, LoopContext, Macro
@@ -60,6 +60,17 @@ _KNOWN: Final[Mapping[type, frozenset[str]]] = {
 _DROPPED_GLOBALS: Final = ("lipsum",)
 
 
+class TemplateFacts(NamedTuple):
+    """A compiled template, and what it may use besides the templates that it loads."""
+
+    code: CodeType
+    """The same object for the same name and source, in every environment."""
+    names: frozenset[str]
+    """Every name that occurs in it."""
+    patterns: tuple[str, ...] | None
+    """Patterns of the snippets that it includes; None if they are computed."""
+
+
 class TemplateEnvironment(ImmutableSandboxedEnvironment):
     """Jinja's sandbox over a fixed set of templates."""
 
@@ -79,6 +90,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         )
         self.sources = sources
         self.compiled: dict[str, Template] = {}
+        self.facts: dict[str, TemplateFacts] = {}
         self.filters = dict(FILTERS)
         self.tests = {name: test for name, test in self.tests.items() if name not in ("escaped", "filter", "test")}
         for name in _DROPPED_GLOBALS:

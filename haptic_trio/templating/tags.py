@@ -114,6 +114,13 @@ def _scope_of(body: list[nodes.Node], line: int) -> nodes.Expr:
 _SPECIAL = frozenset({"caller", "self", "super", "varargs", "kwargs"})
 
 
+def names_of(tree: nodes.Template) -> Iterator[str]:
+    """Yield every name that occurs in *tree*."""
+    for node in tree.find_all(nodes.Expr):
+        if isinstance(node, nodes.Name | nodes.NSRef):
+            yield node.name
+
+
 def names_in(body: list[nodes.Node]) -> tuple[str, ...] | None:
     """Return every name that occurs in *body*; None if it may use further names."""
     names: dict[str, None] = {}

@@ -193,6 +193,12 @@ def views_in(views: ResourcesView) -> Mapping[str, ResourceView]:
     return views._views  # noqa: SLF001  the two are one piece
 
 
+def mark_used(views: ResourcesView, kinds: AbstractSet[str]) -> None:
+    """Count *kinds* as used in *views*."""
+    # No method: templates could call it.
+    views._used |= kinds & views._views.keys()  # noqa: SLF001  the two are one piece
+
+
 def used_kinds(views: ResourcesView) -> AbstractSet[str]:
     """Return the names of the kinds that were looked up so far; the set grows while a render runs."""
     # No method: templates could call it.

@@ -292,3 +292,16 @@ def test_a_list_that_is_repeated_replaces_what_waits() -> None:
 
     pair.stores.take_in()
     assert pair.visible == [FIRST_SHARE + 1, FIRST_SHARE + 1]
+
+
+def test_what_waits_goes_over_to_the_stores_of_another_iteration() -> None:
+    former, later = Pair(), Pair()
+    later.stores = Stores([later.whole, later.reduced], Intake(0.1))
+    former.put(*many(FIRST_SHARE + 3))
+
+    later.stores.take_over(former.stores, ["whole", "reduced"])
+    later.put(service(f"s{FIRST_SHARE:05}", "big", spec={"tier": 2}))
+    later.stores.take_in()
+
+    assert later.visible == [FIRST_SHARE + 3, FIRST_SHARE + 3]
+    assert later.whole.get("big", f"s{FIRST_SHARE:05}")[0]["spec"] == {"tier": 2}

@@ -38,6 +38,11 @@ async def next_of(events: AsyncIterator[WatchEvent]) -> WatchEvent:
         return await anext(events)
 
 
+def name_of(event: WatchEvent) -> str:
+    assert isinstance(event, Upserted)
+    return ref_of(event.object).name
+
+
 def names(event: WatchEvent) -> list[str]:
     objects = event.objects if isinstance(event, Listed) else (event.object,)
     return [str(resource["metadata"]["name"]) for resource in objects]
@@ -192,3 +197,30 @@ async def test_stores_are_filled_once_and_followed_by_one_reader_after_another(
     assert [(change.initial, change.refs) for change in changes[1:]] == [(False, (ref_of(service("api")),))]
     assert len(store) == 2
     assert isinstance(session._readers[SELECTION], Reader)
+
+
+async def test_a_session_goes_on_after_what_another_one_has_processed(
+    watches: SharedWatches, cluster: MemoryCluster
+) -> None:
+    former, session, early = (watches.open_session() for _ in range(3))
+    async with former.watch(SELECTION) as reader:
+        early.go_on_after(former, SELECTION)
+        assert names(await next_of(reader)) == ["web"]
+        cluster.put(service("api"))
+        await wait_all_tasks_blocked()
+        assert name_of(await next_of(reader)) == "api"
+        cluster.put(service("shop"))
+        await wait_all_tasks_blocked()
+
+        session.go_on_after(former, SELECTION)
+
+        assert name_of(await next_of(reader)) == "shop"
+    async with session.watch(SELECTION) as later, early.watch(SELECTION) as whole:
+        assert later.is_resumed
+        assert name_of(await next_of(later)) == "shop"
+        former.close()
+        cluster.put(service("mail"))
+        assert name_of(await next_of(later)) == "mail"
+        # `former` had processed nothing yet.
+        assert not whole.is_resumed
+        assert len(names(await next_of(whole))) > 1

@@ -355,3 +355,45 @@ async def test_configuration_that_is_replaced_is_freed_without_a_collection_of_g
             rig.cluster.put(serving(number))
             await rig.deployed(f"maxconn {number}")
         await until(lambda: [one() for one in former] == [None] * 6)
+
+
+TURNS = """\
+global
+    maxconn {{ connections }}
+{% each service in resources.services %}
+backend {{ ident(service.metadata.name) }}
+    mode http
+    server one 127.0.0.1:{{ service.spec.port | default(80) | int }}
+{% endeach %}
+"""
+
+
+def with_turns(connections: int) -> Resource:
+    """Return a ConfigMap in which only the global section depends on *connections*."""
+    context = {"connections": connections}
+    return config_map(haproxyConfig={"template": TURNS}, templating={"extraContext": context})
+
+
+async def test_fragments_that_depend_on_no_difference_are_taken_over(
+    rig: ControllerRig, without_collections: None
+) -> None:
+    former: list[weakref.ref[Any]] = []
+    rig.cluster.put(with_turns(20))
+    async with rig.running():
+        await rig.deployed("maxconn 20")
+        for number in (30, 40):
+            assert rig.iteration is not None
+            components = rig.iteration.components
+            assert components is not None
+            former += [weakref.ref(components.pipeline), weakref.ref(components.stores["services"])]
+            del components
+            rig.cluster.put(with_turns(number))
+            await rig.deployed(f"maxconn {number}")
+            assert "backend web" in rig.endpoint.text
+            # An object that comes afterwards is followed by the stores and watches that were taken over.
+            rig.cluster.put(service(f"app{number}", port=number))
+            await rig.deployed(f"127.0.0.1:{number}")
+        await until(lambda: [one() for one in former] == [None] * 4)
+
+    # The first object, and each that came.
+    assert sum(event.fragments_rendered for event in rig.events.all(ConfigRendered)) == 3

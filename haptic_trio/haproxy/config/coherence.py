@@ -89,6 +89,12 @@ class Names:
     def __contains__(self, name: Name) -> bool:
         return name in self._counts
 
+    def copied(self) -> "Names":
+        """Return the same counts, which change by themselves."""
+        copy = Names()
+        copy._counts, copy.repeated = dict(self._counts), set(self.repeated)
+        return copy
+
     def claim(self, names: Iterable[Name]) -> None:
         """Increment the counts of *names*."""
         counts = self._counts

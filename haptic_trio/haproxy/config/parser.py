@@ -69,6 +69,14 @@ class SectionCache:
     def __len__(self) -> int:
         return len(self._sections)
 
+    def copied(self) -> "SectionCache":
+        """Return a cache with the same content, for another thread; the two must be used with the same keywords."""
+        copy = SectionCache(self._limit)
+        copy._sections = self._sections.copy()
+        copy.pages = {key: page.copied() for key, page in self.pages.items()}
+        copy.names = self.names.copied()
+        return copy
+
     def find(self, text: str, *, conditional: bool) -> ParsedSection | None:
         """Return the parsed section for *text*; None if it is not cached."""
         found = self._sections.get((text, conditional))

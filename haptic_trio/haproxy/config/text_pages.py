@@ -8,6 +8,7 @@ open at its beginning.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from itertools import chain
 
 import msgspec
@@ -52,6 +53,13 @@ class TextPiece:
         self._read_with: tuple[int, str] | None = None
         self._sections: Sequence[ParsedSection] = ()
 
+    def copied(self) -> "TextPiece":
+        """Return the same, for another thread."""
+        found = object.__new__(TextPiece)
+        found.piece, found.head, found.chunks = self.piece, self.head, self.chunks
+        found._read_with, found._sections = self._read_with, self._sections
+        return found
+
     def read(self, depth: int, tail: str, read: ReadSection) -> Sequence[ParsedSection]:
         """Return the sections that begin in this piece; *tail* ends the last one, *depth* counts open `.if`."""
         if self._read_with != (depth, tail):
@@ -89,6 +97,12 @@ class TextPage:
         self.nesting = 0
         """Number of `.if` open at the end minus those open at the beginning."""
         self._read_with: tuple[int, str] | None = None
+
+    def copied(self) -> "TextPage":
+        """Return the same, for another thread."""
+        found = copy(self)
+        found.pieces = [piece.copied() for piece in self.pieces]
+        return found
 
     def read(self, depth: int, tail: str, read: ReadSection) -> bool:
         """Update `sections` and all derived attributes; return whether they may have changed."""

@@ -9,7 +9,8 @@ fragments are kept.
 
 from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
-from typing import Any, Final
+from types import FunctionType
+from typing import Any, Final, cast
 
 from jinja2.runtime import Context
 from jinja2.utils import missing
@@ -18,9 +19,9 @@ from haptic_trio.chunked import Piece
 from haptic_trio.templating.incremental.ahead import Change, Result, dependents_of, other_answers
 from haptic_trio.templating.incremental.attempts import attempt
 from haptic_trio.templating.incremental.fragments import render_kept
-from haptic_trio.templating.incremental.records import Child, Listing, ObjectId, Region, Root, Site
+from haptic_trio.templating.incremental.records import Child, Listing, ObjectId, Region, Root, Site, code_of
 from haptic_trio.templating.incremental.run import RenderRun, current_run
-from haptic_trio.templating.incremental.scope import as_it_is, same
+from haptic_trio.templating.incremental.scope import as_it_is, same, same_variables
 from haptic_trio.templating.values.faults import ContentUnavailableError, TemplateFaultError
 from haptic_trio.templating.values.limits import cpu_clock
 from haptic_trio.templating.values.marks import REGION, split_marks
@@ -97,10 +98,11 @@ def _render_each(
     region = Region(root, site, name, ordinal, view, criteria)
     region.target, region.template, region.line, region.is_apart = target, template, line, is_apart
     region.within = f"{run.within} each "
+    region.is_whole = names is None
     region.scope = as_it_is(variables)
     region.context = Context(context.environment, dict(region.scope), context.name, {})
     region.context.blocks = context.blocks
-    if is_captured or run.unit is not root or run.subjects or site in run.captured:
+    if is_captured or run.unit is not root or run.subjects or code_of(site) in run.captured:
         run.trace.ordinals.append((counted, ordinal))
         return _render_in_place(run, region)
     return _open(run, root, region)
@@ -139,14 +141,15 @@ def _open(run: RenderRun, root: Root, region: Region) -> str:
     position = root.number, 2 * root.segments + 1
     if (
         before is not None
-        and before.site is region.site
+        and code_of(before.site) is code_of(region.site)
+        and _has_same_blocks(run, before, region)
         and before.view is region.view
         and before.criteria == region.criteria
         and before.position == position
-        and same(before.scope, region.scope, run.memo)
+        and (same_variables if region.is_whole else same)(before.scope, region.scope, run.memo)
     ):
         # Equal, but the marks in the new scope number origins of the current text.
-        before.scope, before.context = region.scope, region.context
+        before.scope, before.context, before.site = region.scope, region.context, region.site
         region = before
     else:
         region.position = position
@@ -163,6 +166,24 @@ def _open(run: RenderRun, root: Root, region: Region) -> str:
     marker = Opened(REGION)
     marker.region = region
     return marker
+
+
+def _has_same_blocks(run: RenderRun, before: Region, region: Region) -> bool:
+    """Whether the body, and the blocks that it may call, are those of templates that are not stale."""
+    if not run.alike:
+        return True
+    assert before.context is not None
+    assert region.context is not None
+    one, other = (
+        {name: [code_of(block) for block in blocks] for name, blocks in context.blocks.items()}
+        for context in (before.context, region.context)
+    )
+    # A body that names all that it uses is compared by the values of these.
+    stale = run.alike.stale if region.is_whole else run.alike.changed
+    makers = {
+        cast("FunctionType", block).__globals__["name"] for blocks in region.context.blocks.values() for block in blocks
+    }
+    return one == other and region.template not in stale and stale.isdisjoint(makers)
 
 
 def _children(region: Region, resources: Iterable[Any]) -> list[Child]:

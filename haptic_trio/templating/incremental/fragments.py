@@ -61,6 +61,9 @@ def render_kept(
     key = origin.key
     kept = root.kept.get(key)
     if kept is not None and _is_reusable(run, kept, origin, resource, scope):
+        if run.alike:
+            # It refers to the environment of a former configuration.
+            kept.scope = scope if is_each or scope is None else as_it_is(scope)
         run.keeping[key] = kept
         _replay(run, kept.trace)
         run.grant_output(size_of(kept.text))
@@ -91,6 +94,7 @@ def _is_reusable(
         and kept.scope is not None
         and kept.resource is resource
         and kept.origin == origin
+        and origin.template not in run.alike.changed
         and trace.attempts == len(trace.files)
         and all(run.known_file(path) is None for path in trace.files)
         and all(run.ordinals[counted] == ordinal for counted, ordinal in trace.ordinals)

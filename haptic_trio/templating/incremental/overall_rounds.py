@@ -32,6 +32,14 @@ class OverallRounds:
         self._is_changed = False
         self._is_first = True
 
+    def copied(self) -> "OverallRounds":
+        """Return the same state, which changes by itself."""
+        copy = OverallRounds(self._limit)
+        copy._wants, copy._total, copy._rejected = dict(self._wants), self._total, self._rejected
+        # Decided again: what is served is known by the next render.
+        copy._is_changed = True
+        return copy
+
     def restart(self) -> None:
         """Begin another render."""
         self._is_first = True

@@ -59,6 +59,8 @@ class Recorder(Meter):
         self.shared: dict[Hashable, tuple[Any, set[Dependency]]] = {}
         """Results of `share`, each with the questions that it asked; cleared when answers change."""
         self._next_origin = 0
+        self.alike = Memo()
+        """What counts as the same in scopes of a former configuration; empty once none are left."""
         self._begin_unit(None, None)
 
     def _begin_unit(self, root: Root | None, unit: Unit | None) -> None:
@@ -75,11 +77,15 @@ class Recorder(Meter):
         self.within = ""
         """`FragmentKey.within` of the unit's fragments."""
         self.keeping: dict[FragmentKey, Kept] = {}
-        self.memo: Memo = {}
+        self.memo = self.alike.renewed() if self.alike else Memo()
         self.claimed: Counter[Claim] = Counter()
         """By namespace and resource: what the unit uses more than when it was last rendered."""
         self.under: dict[tuple[int, str], tuple[Any, dict[str, Any]]] = {}
         """Results of the filter `under` in this unit, by the identity of the mapping, with that mapping."""
+
+    def take_origins(self, former: "Recorder") -> None:
+        """Begin with the origins of *former*, so that marks in its texts keep their meaning."""
+        self.origins, self._next_origin = dict(former.origins), former._next_origin  # noqa: SLF001  the two are of one class
 
     @property
     def variables(self) -> Mapping[str, Any]:

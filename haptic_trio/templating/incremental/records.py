@@ -8,7 +8,8 @@ object's turn of `{% each %}` (`Child`). A root also keeps its outermost
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Protocol, TypeAlias
+from types import CodeType, FunctionType
+from typing import Any, Protocol, TypeAlias, cast
 
 from jinja2.runtime import Context
 
@@ -45,6 +46,11 @@ class Listing(Protocol):
 
 Site: TypeAlias = Callable[[Context], Iterator[str]]
 """The compiled body of an `{% each %}`."""
+
+
+def code_of(site: Site) -> CodeType:
+    """Return what identifies *site*; the same in each environment that has its template."""
+    return cast("FunctionType", site).__code__
 
 
 Position: TypeAlias = tuple[Any, ...]
@@ -158,8 +164,8 @@ class Region:
     """The place of an `{% each %}` in a root: a child for each object of the store, in order."""
 
     __slots__ = (
-        "children", "context", "criteria", "is_apart", "line", "name", "ordinal", "pending", "position", "root",
-        "scope", "shelf", "site", "store", "target", "template", "view", "within",
+        "children", "context", "criteria", "is_apart", "is_whole", "line", "name", "ordinal", "pending", "position",
+        "root", "scope", "shelf", "site", "store", "target", "template", "view", "within",
     )  # fmt: skip
 
     def __init__(
@@ -177,6 +183,8 @@ class Region:
         self.line = 0
         self.is_apart = False
         """Its fragments are quarantined for themselves; see `Rejection.is_apart`."""
+        self.is_whole = False
+        """Its scope has all variables, since the names that its body uses are not known."""
         self.position: tuple[int, int] = (0, 0)
         self.scope: Mapping[str, Any] = {}
         self.context: Context | None = None
@@ -255,6 +263,14 @@ class Claims:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._ordered)
+
+    def copied(self, units: Mapping[Unit, Unit]) -> "Claims":
+        """Return the same claims by *units*, the copies of the units."""
+        copy = Claims()
+        for path, claims in self._ordered.items():
+            copy._ordered[path] = [(position, units[unit], file) for position, unit, file in claims]
+            copy._positions[path] = {units[unit]: position for unit, position in self._positions[path].items()}
+        return copy
 
     def first(self, path: str) -> RenderedFile | None:
         """Return the file that is used for *path*."""

@@ -9,7 +9,7 @@ from jinja2 import Template
 from haptic_trio.chunked import Page, Paged, Piece
 from haptic_trio.templating.incremental.each import Opened, render_pending, take_change
 from haptic_trio.templating.incremental.questions import Answer, Dependency, Part
-from haptic_trio.templating.incremental.records import ObjectId, Region, Root
+from haptic_trio.templating.incremental.records import ObjectId, Region, Root, code_of
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.values.marks import split_marks
 from haptic_trio.templating.values.subjects import RenderedText
@@ -168,7 +168,7 @@ def _collect(run: RenderRun, template: Template, context: Mapping[str, Any]) -> 
 def _find_captured(run: RenderRun, regions: list[Region]) -> bool:
     """Record the regions that were opened and are not in the output; False without one."""
     out = {id(region) for region in regions}
-    captured = {region.site for region in run.opened if id(region) not in out}
+    captured = {code_of(region.site) for region in run.opened if id(region) not in out}
     run.captured |= captured
     return bool(captured)
 

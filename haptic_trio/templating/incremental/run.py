@@ -8,6 +8,7 @@ abandoned at any moment.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from types import CodeType
 from typing import Any, cast
 
 from haptic_trio.templating.incremental.ahead import Ahead
@@ -22,7 +23,6 @@ from haptic_trio.templating.incremental.records import (
     Position,
     Region,
     Root,
-    Site,
     Trace,
     Unit,
 )
@@ -54,7 +54,7 @@ class RenderRun(Recorder):
         """Fragments whose output was added, changed or removed; cleared by the caller."""
         self.changed_files: set[str] = set()
         """Paths of registered files that were added, changed or removed; cleared by the caller."""
-        self.captured: set[Site] = set()
+        self.captured: set[CodeType] = set()
         """Bodies of `{% each %}` whose text is captured, so that they render in place."""
         self.opened: list[Region] = []
         """The regions that the current root has opened so far."""
@@ -94,6 +94,15 @@ class RenderRun(Recorder):
     def warnings(self) -> tuple[ObjectWarning, ...]:
         """Warnings for owners of objects, without duplicates, sorted; the same tuple until they change."""
         return self._warnings.all()
+
+    def take_reports(self, former: "RenderRun", units: Mapping[Unit, Unit]) -> None:
+        """Begin with the warnings of *former*, and render again what it rejects; *units* are copies of its units."""
+        self._warnings = former._warnings.copied()  # noqa: SLF001  the two are of one class
+        self._rejecting = {units[unit]: None for unit in former._rejecting}  # noqa: SLF001  the two are of one class
+        self._rejections = None
+        for unit in self._rejecting:
+            node: Any = unit
+            self.invalidate(node)
 
     def restart(self, recall: Recall) -> None:
         """Begin another render, with new budgets and the results *recall* of earlier renders."""

@@ -15,8 +15,30 @@ from jinja2.runtime import Context, LoopContext, Macro
 _SLOTS: Final = ("_undefined_hint", "_undefined_obj", "_undefined_name", "_undefined_exception")
 _DATA: Final = (str, int, float, bool, bytes, type(None))
 
-Memo = dict[tuple[int, int], tuple[bool, Any, Any]]
-"""By identity: whether two objects are the same; and the objects, so that their identity is not given away."""
+
+class Memo(dict[tuple[int, int], tuple[bool, Any, Any]]):
+    """By identity: whether two objects are the same; and the objects, so that their identity is not given away.
+
+    If the left one belongs to the templates of another configuration,
+    `changed` names the templates with another text or other snippets, and
+    `variables` those whose values differ. `stale` are the changed templates
+    and those that use such a variable.
+    """
+
+    changed: frozenset[str] = frozenset()
+    stale: frozenset[str] = frozenset()
+    variables: frozenset[str] = frozenset()
+
+    def declare(self, left: Any, right: Any) -> None:
+        """Let *left* count as the same as *right*."""
+        self[id(left), id(right)] = True, left, right
+
+    def renewed(self) -> "Memo":
+        """Return a memo with the same content."""
+        copy = Memo(self)
+        if self.stale or self.variables:
+            copy.changed, copy.stale, copy.variables = self.changed, self.stale, self.variables
+        return copy
 
 
 def same(left: Any, right: Any, memo: Memo) -> bool:
@@ -60,12 +82,22 @@ def _same_structure(left: Any, right: Any, memo: Memo) -> bool:  # noqa: PLR0911
     if isinstance(left, MethodType):
         return left.__func__ is right.__func__ and same(left.__self__, right.__self__, memo)
     if isinstance(left, Context):
-        return left.name == right.name and same(left.get_all(), right.get_all(), memo)
+        return left.name == right.name and left.name not in memo.stale and same_variables(left, right, memo)
     if isinstance(left, TemplateModule):
         return same(vars(left), vars(right), memo)
     if isinstance(left, Undefined):
         return all(same(getattr(left, slot), getattr(right, slot), memo) for slot in _SLOTS)
     return False
+
+
+def same_variables(left: Context | Mapping[str, Any], right: Context | Mapping[str, Any], memo: Memo) -> bool:
+    """Whether a template that is not stale would behave the same with the variables *left* and *right*."""
+    one, other = (given.get_all() if isinstance(given, Context) else given for given in (left, right))
+    if memo.variables:
+        one, other = (
+            {name: value for name, value in given.items() if name not in memo.variables} for given in (one, other)
+        )
+    return same(one, other, memo)
 
 
 def _same_cells(left: tuple[CellType, ...] | None, right: tuple[CellType, ...] | None, memo: Memo) -> bool:

@@ -63,6 +63,11 @@ class NamespaceShares:
         self._held: Counter[Claim] = Counter()
         self._freed: set[str] = set()
 
+    def take_over(self, former: "NamespaceShares") -> None:
+        """Begin with what is used in *former*, which has the same limits."""
+        self._held = Counter(former._held)  # noqa: SLF001  the two are of one class
+        self.overall = former.overall.copied()
+
     def claim(
         self,
         key: FragmentKey,

@@ -62,6 +62,11 @@ class Withheld:
     def __bool__(self) -> bool:
         return bool(self._fallbacks)
 
+    @property
+    def objects(self) -> tuple[ObjectId, ...]:
+        """The objects that are withheld now."""
+        return tuple(self._fallbacks)
+
     def good_versions(self, run: "RenderRun") -> dict[ObjectId, Any]:
         """Return each object that is served by a good version, as it was in that."""
         found: dict[ObjectId, Any] = {}

@@ -22,6 +22,15 @@ class Versioned(Generic[K, V]):
     def __len__(self) -> int:
         return len(self._now)
 
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._now)
+
+    def copied(self) -> "Versioned[K, V]":
+        """Return a mapping with the values of this moment, which changes by itself."""
+        copy: Versioned[K, V] = Versioned()
+        copy._now = dict(self._now)
+        return copy
+
     def get(self, key: K) -> V | None:
         """Return the value of *key* now."""
         return self._now.get(key)

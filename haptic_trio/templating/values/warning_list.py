@@ -18,6 +18,13 @@ class WarningList:
         """Warnings that may have been added or removed since the list was sorted."""
         self._now: tuple[ObjectWarning, ...] = ()
 
+    def copied(self) -> "WarningList":
+        """Return a list of the same warnings, which changes by itself."""
+        copy = WarningList()
+        copy._counts, copy._ordered, copy._moved = dict(self._counts), list(self._ordered), dict(self._moved)
+        copy._now = self._now
+        return copy
+
     def change(self, before: Iterable[ObjectWarning], after: Iterable[ObjectWarning]) -> None:
         """Replace the warnings *before* of one fragment with *after*."""
         for warning in after:

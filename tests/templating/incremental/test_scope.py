@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from haptic_trio.templating.incremental.scope import same
+from haptic_trio.templating.incremental.scope import Memo, same
 from haptic_trio.templating.missing import MissingValue
 from haptic_trio.templating.values.text import Emitted
 
@@ -23,8 +23,8 @@ OTHER.append(OTHER)
     ],
 )  # fmt: skip
 def test_the_same(left: Any, right: Any) -> None:
-    assert same(left, right, {})
-    assert same({"x": left}, {"x": right}, {})
+    assert same(left, right, Memo())
+    assert same({"x": left}, {"x": right}, Memo())
 
 
 @pytest.mark.parametrize(
@@ -36,5 +36,5 @@ def test_the_same(left: Any, right: Any) -> None:
     ],
 )  # fmt: skip
 def test_not_the_same(left: Any, right: Any) -> None:
-    assert not same(left, right, {})
-    assert not same({"x": left}, {"x": right}, {})
+    assert not same(left, right, Memo())
+    assert not same({"x": left}, {"x": right}, Memo())
