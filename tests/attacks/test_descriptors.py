@@ -1,14 +1,16 @@
 """Very many requests to servers that never answer: other namespaces and the control socket keep file descriptors."""
 
 import socket
+import ssl
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import h2.connection
 import h2.events
 import pytest
+import trio
 from h2.config import H2Configuration
 
 from haptic_trio.k8s.resource import Resource
@@ -121,6 +123,49 @@ async def test_silent_servers_leave_descriptors_for_other_namespaces(
                 assert (await found.ask(HOST, "/login", port=name)).status == 200
             # A new process would have had descriptors for all that.
             assert await _process(found) == before
+
+
+@pytest.mark.parametrize("kind", ["TCPRoute", "passthrough"])
+async def test_a_connection_whose_server_is_haproxy_itself_leaves_connections_for_others(
+    instance_root: Path, haproxy_binary: Path, kind: str
+) -> None:
+    site = Site(instance_root, free_port())
+    site.write_class()
+    async with rig(site, haproxy_binary, fdHardLimit=DESCRIPTORS, passthroughPort=free_port()) as found:
+        name = "free" if kind == "TCPRoute" else "https"
+        found.apply("loop", list(looping(kind, found.ports[name])))
+        await found.change()
+        await found.running.quiet()
+
+        with socket.create_connection(("127.0.0.1", found.ports[name]), PATIENCE) as client:
+            client.sendall(_client_hello(HOSTS[0]))
+            # The end of the last connection becomes that of all.
+            assert await trio.to_thread.run_sync(client.recv, 1) == b""
+            await found.change()
+            for port in ("http", "https", "gateway"):
+                assert (await found.ask(HOST, "/login", port=port)).status == 200
+
+
+def looping(kind: str, port: int) -> Iterator[Resource]:
+    """Yield what leads connections to *port* to the same port."""
+    yield service("loop", namespace="attacker-1")
+    yield endpoint_slice("loop", endpoint("127.0.0.1"), ports=port, namespace="attacker-1")
+    if kind == "passthrough":
+        annotations = {"haproxy.org/ssl-passthrough": "true"}
+        yield ingress("loop", rule(HOSTS[0], path("/", "loop")), namespace="attacker-1", annotations=annotations)
+        return
+    spec: dict[str, Any] = {"gatewayClassName": "haptic", "listeners": [{"name": "t", "port": port, "protocol": "TCP"}]}
+    yield made("Gateway", "own", namespace="attacker-1", spec=spec)
+    spec = {"parentRefs": [{"name": "own"}], "rules": [{"backendRefs": [{"name": "loop", "port": 80}]}]}
+    yield made("TCPRoute", "loop", namespace="attacker-1", spec=spec)
+
+
+def _client_hello(host: str) -> bytes:
+    """Return the first message of a TLS client."""
+    sent = ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), sent, server_hostname=host).do_handshake()
+    return sent.read()
 
 
 async def _process(found: Rig) -> list[tuple[int, int]]:
