@@ -16,8 +16,9 @@ from tests.support.traffic.servers import PATIENCE, Answer
 class Http2Client:
     """One connection, and one request on it at a time."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, *, goes_on: bool = False) -> None:
         self._socket = connection
+        self._goes_on = goes_on
         settings = H2Configuration(
             client_side=True, header_encoding=None, validate_outbound_headers=False, normalize_outbound_headers=False
         )
@@ -26,6 +27,7 @@ class Http2Client:
         self._stream = 0
         self._answer: dict[str, str] = {}
         self._body = b""
+        self._received = b""
         self._is_over = False
 
     def send(self, fields: Iterable[tuple[str, str]], *, end: bool = True) -> None:
@@ -64,12 +66,19 @@ class Http2Client:
     def _receive(self) -> None:
         received = self._socket.recv(65536)
         self._is_over = not received
-        for event in self._http.receive_data(received):
-            self._take(event)
+        self._received += received
+        # Frame by frame: a client that goes on takes those that follow the end of the connection, too.
+        while len(self._received) >= 9 + int.from_bytes(self._received[:3]):
+            size = 9 + int.from_bytes(self._received[:3])
+            frame, self._received = self._received[:size], self._received[size:]
+            for event in self._http.receive_data(frame):
+                self._take(event)
         self._flush()
 
     def _take(self, event: Any) -> None:
-        if isinstance(event, h2.events.ConnectionTerminated):
+        if isinstance(event, h2.events.ConnectionTerminated) and self._goes_on:
+            self._http.state_machine.state = h2.connection.ConnectionState.CLIENT_OPEN
+        elif isinstance(event, h2.events.ConnectionTerminated):
             self._is_over = True
         if getattr(event, "stream_id", None) != self._stream:
             return
@@ -84,16 +93,19 @@ class Http2Client:
 
 @contextmanager
 def connect_http2(
-    port: int, *, tls: ssl.SSLContext | None = None, server_name: str | None = None
+    port: int, *, tls: ssl.SSLContext | None = None, server_name: str | None = None, goes_on: bool = False
 ) -> Iterator[Http2Client]:
-    """Connect to *port* of this machine until the block ends; without *tls* the server is known to speak HTTP/2."""
+    """Connect to *port* of this machine until the block ends; without *tls* the server is known to speak HTTP/2.
+
+    A client that *goes_on* sends further requests on a connection for which the server wants no more of them.
+    """
     with socket.create_connection(("127.0.0.1", port), PATIENCE) as plain:
         if tls is None:
-            yield Http2Client(plain)
+            yield Http2Client(plain, goes_on=goes_on)
         else:
             tls.set_alpn_protocols(["h2"])
             with tls.wrap_socket(plain, server_hostname=server_name) as connection:
-                yield Http2Client(connection)
+                yield Http2Client(connection, goes_on=goes_on)
 
 
 def get(host: str, path: str = "/", **headers: str) -> list[tuple[str, str]]:
