@@ -12,7 +12,7 @@ from haptic_trio.config.yaml.document import item_path, key_path
 from haptic_trio.errors import Problem
 from haptic_trio.gateway.listeners.port_rules import port_range
 from haptic_trio.templating.filters.emit import EmitError
-from haptic_trio.templating.filters.emitters import address, duration, header_name, name, port, size
+from haptic_trio.templating.filters.emitters import address, duration, header_name, header_token, name, port, size
 from haptic_trio.templating.filters.values import host_and_port, network
 from haptic_trio.yaml.scalars import shorten
 
@@ -34,6 +34,7 @@ class SettingType(StrEnum):
     WORD = "word"
     NAME = "name"
     HEADER = "header"
+    HEADERS = "headers"
     ADDRESS = "address"
     NETWORK = "network"
     ENDPOINT = "endpoint"
@@ -236,6 +237,10 @@ def _text(value: Any) -> object:
     return value if isinstance(value, str) else None
 
 
+def _header_token(value: Any) -> object:
+    return header_token(value, "headers")
+
+
 def _word(value: Any) -> object:
     return _WORD(value) if isinstance(value, str) else None
 
@@ -254,6 +259,7 @@ _FITS: Final[Mapping[SettingType, tuple[str, Callable[[Any], object]]]] = {
     SettingType.WORD: ("text without blanks", _word),
     SettingType.NAME: ("a name of letters, digits, _ . : and -", name),
     SettingType.HEADER: ("the name of a header", header_name),
+    SettingType.HEADERS: ("the name of a header, where `*` stands for any characters", _header_token),
     SettingType.ADDRESS: ("an IP address", address),
     SettingType.NETWORK: ("an address or a network, such as 10.0.0.0/8", network),
     SettingType.ENDPOINT: ("a host and a port, such as agent.example.com:9000", host_and_port),

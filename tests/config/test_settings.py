@@ -100,7 +100,8 @@ def test_what_stands_for_nothing_may_be_given() -> None:
         (Setting(type=SettingType.TEXT, default="", meaning="m"), ["a b", ""], [3, None, {}]),
         (Setting(type=SettingType.NETWORK, default="::1", meaning="m"), ["10.0.0.0/8", "::/0"], ["10.0.0.0/33", "a"]),
         (Setting(type=SettingType.REFERENCE, default="", meaning="m"), ["a/b.c", ""], ["a", "a/b/c", "A/b"]),
-        (Setting(type=SettingType.HEADER, default="", meaning="m"), ["X-A", ""], ["X A", "X:A"]),
+        (Setting(type=SettingType.HEADER, default="", meaning="m"), ["X-A", ""], ["X A", "X:A", "$A"]),
+        (Setting(type=SettingType.HEADERS, default="", meaning="m"), ["$A", "a'`|#%&*", "-a"], ["X A", "X:A", 'a"']),
         (Setting(type=SettingType.LIST, of=SettingType.PORT, default=[], meaning="m"), [[1]], [1, ["a"], {"a": 1}]),
         (
             Setting(type=SettingType.MAPPING, keys=SettingType.HEADER, of=SettingType.TEXT, default={}, meaning="m"),

@@ -31,6 +31,7 @@ _WORDS: Final[Mapping[SettingType, str]] = {
     SettingType.WORD: "text without blanks",
     SettingType.NAME: "name",
     SettingType.HEADER: "name of a header",
+    SettingType.HEADERS: "name of a header, or of several with `*`",
     SettingType.ADDRESS: "IP address",
     SettingType.NETWORK: "address or network",
     SettingType.ENDPOINT: "host:port",

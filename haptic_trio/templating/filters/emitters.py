@@ -86,15 +86,21 @@ def map_field(value: Any) -> Emitted:
 
 def header_name(value: Any) -> Emitted:
     """A header's name (RFC 9110 token), of those characters that HAProxy does not treat specially."""
-    text = _text(value, "header_name")
-    if not _TOKEN(text):
-        raise EmitError(f"header_name: the value contains {describe_chars(text, _NOT_TOKEN)}")
+    text = header_token(value, "header_name")
     if text.startswith("-"):
         raise EmitError("header_name: the value begins with '-', which HAProxy reads as a flag")
     rejected = re.compile(r"[#$%&'`|]")
     if rejected.search(text):
         raise EmitError(f"header_name: the value contains {describe_chars(text, rejected)}")
     return Emitted(text)
+
+
+def header_token(value: Any, emitter: str) -> str:
+    """Return *value*, a header's name (RFC 9110 token) of any characters, still data; `EmitError` names *emitter*."""
+    text = _text(value, emitter)
+    if not _TOKEN(text):
+        raise EmitError(f"{emitter}: the value contains {describe_chars(text, _NOT_TOKEN)}")
+    return text
 
 
 def url_path(value: Any) -> Emitted:

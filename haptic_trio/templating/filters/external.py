@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from haptic_trio.templating.filters.emit import EmitError, describe_chars, number_text
-from haptic_trio.templating.filters.emitters import address, header_name, hostname, integer, pattern, port, word
+from haptic_trio.templating.filters.emitters import address, header_token, hostname, integer, pattern, port, word
 from haptic_trio.templating.filters.values import network
 from haptic_trio.templating.values.text import FORBIDDEN, Emitted
 
@@ -131,10 +131,8 @@ def auth_headers(value: Any) -> Emitted:
     """A field that is a list of header names, separated by commas in *value*; each may end in `*`."""
     names = [item.strip().lower() for item in str(value).split(",") if item.strip()]
     for item in names:
-        if item not in {"*", "-"}:
-            header_name(item.removesuffix("*"))
-            if "*" in item[:-1]:
-                raise EmitError("auth_headers: a name contains '*' before its end")
+        if item not in {"*", "-"} and "*" in header_token(item, "auth_headers")[:-1]:
+            raise EmitError("auth_headers: a name contains '*' before its end")
     # A field may not be empty, and no header is called so.
     return Emitted("|".join("*" if item == "*" else _encoded(item[:-1]) + "*" if item[-1] == "*" else _encoded(item)
                             for item in names) or "-")  # fmt: skip

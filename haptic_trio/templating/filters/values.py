@@ -15,7 +15,7 @@ from haptic_trio.templating.filters.content import b64decode
 from haptic_trio.templating.filters.emit import EmitError, number_text
 from haptic_trio.templating.filters.emitters import (
     duration,
-    header_name,
+    header_token,
     hostname,
     integer,
     microseconds,
@@ -50,6 +50,9 @@ _USER: Final = re.compile(r"[A-Za-z0-9._@+-]{1,64}").fullmatch
 _MOST_USERS: Final = 1_000
 # HAProxy hashes once for each user whenever it reads a configuration; a million rounds take it two thirds of a second.
 _MOST_ROUNDS: Final = 1_000_000
+# Lighttpd and PHP make `_` of other characters as well.
+_DASH: Final = "[^a-z0-9]"
+_RESPELLED: Final = "(?=.*[^a-z0-9-])"
 _ROUNDS: Final = {"$1": 1_000, "$5": 5_000, "$6": 5_000}
 
 
@@ -230,18 +233,21 @@ def cookie_path(value: Any) -> Emitted:
     return word("Path=" + text)
 
 
-def header_names(value: Any) -> Emitted:
+def header_names(value: Any, respelled: bool = False, others_of: Iterable[str] = ()) -> Emitted:
     """One word that is a regular expression for header names, from a list of them; `*` stands for any characters.
 
-    It is for `del-header … -m reg`. A `-` stands for `_` as well: applications
-    that get headers as environment variables cannot distinguish them.
+    It is for `del-header … -m reg`. A `-` stands for every character but letters and digits: applications that get
+    headers as variables of CGI, WSGI or PHP cannot distinguish them. With *respelled* the names as given do not match.
+    Names in *others_of* never match as given, but their other spellings do.
     """
-    given = {str(header_name(name)).lower() for name in value}
+    given = {header_token(name, "header_names").lower() for name in value}
     names = sorted(name for name in given if not any(name != other and fnmatchcase(name, other) for other in given))
     if not names:
         raise EmitError("header_names: the list is empty")
-    has_any_first = any(name.startswith("*") for name in names)
-    ahead = "" if has_any_first else f"(?=[{regex_escape(''.join(sorted({name[0] for name in names})))}])"
+    has_any_first = any(name.startswith(("*", "-")) for name in names)
+    others = [header_token(name, "header_names").lower() for name in others_of]
+    first = {name[0] for name in (*names, *others)}
+    ahead = "" if has_any_first else f"(?=[{regex_escape(''.join(sorted(first)))}])"
     nested = [name[2:] for name in names if name.startswith("x-")]
     patterns = [*_name_patterns(name for name in names if not name.startswith("x-"))]
     patterns += [f"x[-_](?:{'|'.join(_name_patterns(nested))})"] if nested else []
@@ -351,7 +357,7 @@ def _escaped(prefix: str) -> str:
 
 
 def _name_patterns(names: Iterable[str]) -> Iterable[str]:
-    return (regex_escape(name).replace("\\-", "[-_]").replace("\\*", ".*") for name in names)
+    return (regex_escape(name).replace("\\-", _DASH).replace("\\*", ".*") for name in names)
 
 
 def _text(value: Any, name: str) -> str:

@@ -34,7 +34,12 @@ NAMES += [
     "Proxy",
     "Proxy-Connection",
 ]
-"""Each of them with the value `forged`, and once more with `_` for `-`."""
+NAMES += ["X-WebAuth-User", "X-Authentik-Username", "X-Authenticated-Userid", "X-Consumer-Username", "X-Vouch-User"]
+NAMES += ["X-MS-Client-Principal", "X-Amzn-OIDC-Identity", "X-Goog-Authenticated-User-Email", "Tailscale-User-Login"]
+NAMES += ["Client-Cert", "Client-Cert-Chain", "X-Client-Cert", "X-ARR-ClientCert", "WL-Proxy-SSL", "X-TLS-Client-Cert"]
+NAMES += ["$WSSN", "$WSRA", "$WSRU", "$wsis"]
+NAMES += ["Script-Name", "Path-Info", "X-Script-Name", "X-Envoy-Internal", "X-Envoy-Max-Retries", "X-Sendfile-Type"]
+"""Each of them with the value `forged`, and once more with `_` for `-`, and other characters."""
 SENT = {
     "x-forwarded-for": HERE,
     "x-forwarded-host": HOST,
@@ -73,7 +78,7 @@ def test_servers_get_what_the_edge_says_and_nothing_that_a_client_does(cluster: 
             received(
                 exchange(cluster.http_port, "GET / HTTP/1.1", f"Host: {HOST}", *forged(separator)[start : start + 40])
             )
-            for separator in "-_"
+            for separator in "-_.~"
             for start in range(0, len(NAMES), 40)
         ]
 
@@ -86,23 +91,25 @@ def test_servers_get_what_the_edge_says_and_nothing_that_a_client_does(cluster: 
 def test_a_gateway_does_the_same_over_http2(tmp_path: Path) -> None:
     port = free_port()
     fields = [(":method", "GET"), (":scheme", "http"), (":authority", HOST), (":path", "/")]
-    fields += [(line.partition(":")[0].lower(), "forged") for line in forged("-", "_") if "onnection" not in line]
+    fields += [(line.partition(":")[0].lower(), "forged") for line in forged("-", "_", ".") if "onnection" not in line]
     with serving("web") as ports:
         listener = {"name": "web", "port": port, "protocol": "HTTP"}
         objects = [gateway("gw", listener), *leading_to("web", ports["web"]), route("web", route_rule("/", to="web"))]
+        found = []
         with served(tmp_path, port, *objects), connect_http2(port) as client:
-            client.send(fields[:60])
-            first = received(client.answer())
-            client.send([*fields[:4], *fields[60:]])
-            second = received(client.answer())
+            for start in range(4, len(fields), 60):
+                client.send([*fields[:4], *fields[start : start + 60]])
+                found.append(received(client.answer()))
 
-    for headers in (first, second):
+    assert found
+    for headers in found:
         assert "forged" not in dict(headers).values()
         assert SENT.items() <= dict(headers).items()
 
 
 def test_other_headers_arrive(cluster: Cluster) -> None:
     others = ["X-Requested-With", "X-Auth-Token", "X-Api-Key", "X_Api_Key", "X-CSRF-Token", "X-Request-ID", "Via"]
+    others += ["X-Auth-User", "X-Auth-Key", "X-Client-Info", "X-User-Agent", "X-HTTP-Method-Override", "X-Proxy-Cache"]
     with edge(cluster):
         lines = [f"{name}: kept" for name in others]
         found = dict(received(exchange(cluster.http_port, "GET / HTTP/1.1", f"Host: {HOST}", *lines)))
@@ -136,6 +143,46 @@ def test_a_stranger_beside_trusted_proxies_is_not_believed(cluster: Cluster) -> 
 
     assert "forged" not in found.values()
     assert (found["x-real-ip"], found["x-forwarded-for"]) == (HERE, HERE)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"trustedProxies": [HERE]}, {"trustedProxies": ["192.0.2.1"]}, {"forwardedHeaders": "append"}],
+    ids=["alone", "trusted", "not trusted", "append"],
+)
+def test_no_other_spelling_of_a_header_of_the_edge_arrives(cluster: Cluster, settings: dict[str, Any]) -> None:
+    names = ["X_Client_Address", "X-Client_Address", "X_Forwarded_For", "X-Forwarded_Proto", "X_Forwarded_Host"]
+    names += ["X.Client.Address", "X-Forwarded.For", "X-Forwarded~Proto"]
+    names += [name.replace("-", one) for one in "_.~+" for name in ("Content-Length", "Transfer-Encoding")]
+    names += ["Proxy_Connection", "X_Request_ID"]
+    with edge(cluster, realIpHeader="X-Client-Address", requestIdHeader="X-Request-ID", **settings):
+        found = received(
+            exchange(cluster.http_port, "GET / HTTP/1.1", f"Host: {HOST}", *(f"{name}: 6.6.6.6" for name in names))
+        )
+
+    assert not [name for name, value in found if "6.6.6.6" in value]
+    assert dict(found)["x-client-address"] == HERE
+
+
+@pytest.mark.parametrize("protocol", ["HTTP/1.1", "HTTP/2"])
+def test_every_character_of_a_token_can_be_listed(cluster: Cluster, protocol: str) -> None:
+    """To HAProxy none of them is special, neither in its configuration nor in a request."""
+    listed = [f"x{one}a" for one in "!#$%&'+.^`|~"] + ["$W*", "#begin", "'begin'", "%srcx"]
+    others = [f"x{one}b" for one in "!#$%&'+.^`|~"] + ["x$ab", "v$W", "begin"]
+    with edge(cluster, untrustedHeaders=listed):
+        sent = [(name.replace("*", "ssn"), "forged") for name in listed] + [(name, "kept") for name in others]
+        if protocol == "HTTP/2":
+            fields = [(":method", "GET"), (":scheme", "http"), (":authority", HOST), (":path", "/")]
+            with connect_http2(cluster.http_port) as client:
+                client.send([*fields, *((name.lower(), value) for name, value in sent)])
+                answer = client.answer()
+        else:
+            lines = [f"{name}: {value}" for name, value in sent]
+            answer = exchange(cluster.http_port, "GET / HTTP/1.1", f"Host: {HOST}", *lines)
+
+    found = received(answer)
+    assert "forged" not in dict(found).values()
+    assert {name for name, value in found if value == "kept"} == {name.lower() for name in others}
 
 
 def test_the_list_is_a_setting(cluster: Cluster) -> None:

@@ -170,7 +170,41 @@ def test_any_name_with_an_underscore_can_be_meant() -> None:
     ]
 
 
-@pytest.mark.parametrize("names", [[], ["a b"], [""], ["a'"], ["a:b"]])
+def test_respelled_names_alone_can_be_meant() -> None:
+    pattern = values.header_names(["X-Real-IP", "X-Forwarded-*", "Forwarded"], respelled=True).strip("'")
+    found = ("x_real_ip", "x-real_ip", "x_forwarded-for", "x-forwarded-a_b")
+    others = ("x-real-ip", "x-forwarded-for", "forwarded", "x_other", "forwarded_for")
+
+    assert [name for name in (*found, *others) if re.search(pattern, name)] == list(found)
+
+
+def test_names_that_were_given_with_other_characters_are_not_respelled() -> None:
+    pattern = values.header_names(["X_Client", "X.Client-IP"], respelled=True).strip("'")
+    found = ("x.client_ip", "x.client.ip")
+
+    assert [name for name in (*found, "x_client", "x.client-ip", "x-client") if re.search(pattern, name)] == list(found)
+
+
+def test_other_spellings_of_further_names_can_be_meant() -> None:
+    pattern = values.header_names(["X-Real-IP"], others_of=["Content-Length"]).strip("'")
+    found = ("x-real-ip", "x_real_ip", "content_length", "content.length", "content~length")
+    others = ("content-length", "x-content-length", "content_length_", "length")
+
+    assert [name for name in (*found, *others) if re.search(pattern, name)] == list(found)
+
+
+TOKEN = "!#$%&'*+-.^_`|~0aZ"
+
+
+def test_every_character_of_a_token_means_itself() -> None:
+    names = [f"{one}x{one}" for one in TOKEN if one not in "*-"]
+    found = re.compile(values.header_names(names).replace("'\\''", "\0").strip("'").replace("\0", "'"))
+
+    assert [name for name in names if not found.search(name.lower())] == []
+    assert not any(found.search(name) for name in ("x", "!x", "x!x", "!x#", "", "!", "!x!!"))
+
+
+@pytest.mark.parametrize("names", [[], ["a b"], [""], ['a"'], ["a:b"], ["a\n"], ["(a)"], ["a{2}"], ["\u212a"]])
 def test_what_is_no_name_of_a_header_is_rejected(names: list[str]) -> None:
     with pytest.raises(EmitError):
         values.header_names(names)
