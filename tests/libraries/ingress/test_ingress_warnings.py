@@ -23,7 +23,8 @@ class Site:
     """Objects that come and go, and what is said about them."""
 
     def __init__(self, *objects: Resource, **context: Any) -> None:
-        self.config = library_config("base", "ssl", "ingress", "nginx-annotations", **context)
+        annotations = ("nginx-annotations", "haproxy-ingress-annotations")
+        self.config = library_config("base", "ssl", "ingress", *annotations, **context)
         self.stores = Stores(Store(name, watched.index_by) for name, watched in self.config.watched_resources.items())
         self.renderer = Renderer(self.config)
         self.put(*GOOD, *objects)
