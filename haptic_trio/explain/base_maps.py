@@ -2,6 +2,8 @@
 
 A request's host and path are looked up in two maps, for up to three scopes
 (the host, the host with `*` for its first label, `*`); the first hit wins.
+Two values lead to no backend: `no-path` ends the lookup, and `no-wildcard`
+leads to the scope `*`.
 
     path-exact.map     <scope>|<path>      matched as a whole
     path-prefix.map    <scope>|<path>/     the longest entry that begins the key wins; `<scope>|` is the default
@@ -24,6 +26,8 @@ TLS_HOSTS: Final = "tls-host.map"
 """Hosts and wildcards whose plain HTTP requests the library `ssl` redirects."""
 NO_ROUTE: Final = "no-route"
 """Backend for requests without a route."""
+NO_PATH: Final = "no-path"
+NO_WILDCARD: Final = "no-wildcard"
 
 _FIRST_LABEL: Final = re.compile(r"^[^.]+")
 _PORT: Final = re.compile(r":[0-9]*\Z")
@@ -90,10 +94,18 @@ def wildcard_of(host: str) -> str:
 def look_up(maps: Mapping[str, RouteMap], host: str, path: str) -> list[MapLookup]:
     """Return all lookups for a request in order, including those after the first match."""
     found = []
+    skipped: str | None = None
     for scope in scopes_of(host):
+        if scope == skipped and scope != "*":
+            continue
         exact, prefix = f"{scope}|{path}", f"{scope}|{path}/"
         found.append(MapLookup(EXACT, exact, maps[EXACT].exact(exact)))
-        found.append(MapLookup(PREFIX, prefix, maps[PREFIX].prefixes(prefix)))
+        matches = maps[PREFIX].prefixes(prefix)
+        if any(entry.value == NO_WILDCARD for entry in matches):
+            matches, skipped = tuple(entry for entry in matches if entry.value != NO_WILDCARD), wildcard_of(host)
+        found.append(MapLookup(PREFIX, prefix, matches))
+        if any(entry.value == NO_PATH for entry in matches):
+            break
     return found
 
 

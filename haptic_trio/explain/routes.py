@@ -8,7 +8,7 @@ import msgspec
 
 from haptic_trio.explain import base_maps
 from haptic_trio.explain.answers import Entry, HostAnswer, RouteAnswer, Step
-from haptic_trio.explain.base_maps import EXACT, NO_ROUTE, PREFIX, TLS_HOSTS, MapEntry, MapLookup, RouteMap
+from haptic_trio.explain.base_maps import EXACT, NO_PATH, NO_ROUTE, PREFIX, TLS_HOSTS, MapEntry, MapLookup, RouteMap
 from haptic_trio.explain.certificates import certificates_for
 from haptic_trio.explain.gateways import gateway_notes
 from haptic_trio.explain.site import MAIN, Site, hidden, named_resource
@@ -24,6 +24,7 @@ _MOST_ENTRIES: Final = 200
 _HOST_REJECTED: Final = "a host with `|` or `*` is rejected before the lookup"
 _PATH_REJECTED: Final = "the path is rejected: it cannot be decoded, or it leaves the root after decoding"
 _AMBIGUOUS: Final = "the path is rejected: it is ambiguous, and its two readings lead to different backends"
+_GAP: Final = "the host belongs to one namespace, which does not have the path (setting hostOwnership)"
 _RULES: Final = "rules of frontends, such as redirects or denials, apply before the lookup and are not shown"
 
 
@@ -128,6 +129,9 @@ def explain_route(site: Site, given: str, path: str) -> RouteAnswer:
     found = [] if rejection else [(lookup.map, entry) for lookup in lookups for entry in lookup.matches]
     entries = list(_entries(site, routing, found[: _MOST_OTHERS + 1]))
     backend = found[0][1].value if found else ""
+    is_gap = backend == NO_PATH
+    if is_gap:
+        backend = ""
     is_secret = bool(entries) and entries[0].line.is_secret
     target = _header_of(site, backend)
     asked: set[Dependency] = set()
@@ -137,7 +141,7 @@ def explain_route(site: Site, given: str, path: str) -> RouteAnswer:
     return RouteAnswer(
         host=host,
         path=path,
-        status=400 if rejection else 404 if not found else 0 if target else 503,
+        status=400 if rejection else 404 if is_gap or not found else 0 if target else 503,
         backend=hidden(backend) if is_secret else backend,
         backend_made_by=site.made_by(MAIN, site.texts[MAIN].origin_of(target)) if target else None,
         winner=entries[0] if entries else None,
@@ -155,10 +159,11 @@ def explain_route(site: Site, given: str, path: str) -> RouteAnswer:
         depends_on=site.lookups(asked),
         certificates=certificates_for(site, host),
         notes=(
-            *_notes(site, routing, host, status_is_503=bool(found) and not target, rejection=rejection),
+            *([_GAP] if is_gap else []),
+            *_notes(site, routing, host, status_is_503=bool(backend) and not target, rejection=rejection),
             *(() if rejection or read is None else gateway_notes(site, host, read.separated)),
         ),
-        reasons=(*reasons_at(site, host, "" if found or rejection else path), *_certificate_reasons(site, host)),
+        reasons=(*reasons_at(site, host, "" if backend or rejection else path), *_certificate_reasons(site, host)),
         problems=site.problems_at(host),
         warnings=site.warnings_at(host),
     )
@@ -166,7 +171,7 @@ def explain_route(site: Site, given: str, path: str) -> RouteAnswer:
 
 def _is_ambiguous(routing: Routing, read: Readings, lookup: MapLookup) -> bool:
     """Whether the literal path has another backend than *lookup*, in the same scope."""
-    if read.literal == read.separated:
+    if read.literal == read.separated or lookup.matches[0].value == NO_PATH:
         return False
     literal = routing.maps[PREFIX].prefixes(f"{lookup.key.partition('|')[0]}|{read.literal}/")
     return not literal or literal[0].value != lookup.matches[0].value

@@ -69,6 +69,8 @@ class Certificates(msgspec.Struct, frozen=True):
     lookups: Lookups
     own: OwnClasses
     vendors: Vendors
+    catch_all: frozenset[str] = frozenset()
+    """The namespaces that may have rules for every host; empty for all."""
     known: dict[str, Owners] = msgspec.field(default_factory=dict)
     """Cached owners by host."""
 
@@ -76,7 +78,8 @@ class Certificates(msgspec.Struct, frozen=True):
         """Return the owners of *host*."""
         found = self.known.get(host)
         if found is None:
-            found = self.known[host] = owners_of(host, self.lookups, self.own, self.vendors)
+            among = self.catch_all if host == ANY else frozenset[str]()
+            found = self.known[host] = owners_of(host, self.lookups, self.own, self.vendors, among)
         return found
 
     def lines(self, secret: Resource) -> SecretLines:

@@ -8,6 +8,7 @@ import msgspec
 from haptic_trio.gateway.objects import Lookups, Resource, namespace_of
 from haptic_trio.ingress.certificates import Certificates, Line, SecretLines
 from haptic_trio.ingress.classes import OwnClasses, class_of
+from haptic_trio.ingress.gaps import Gap, gaps_of
 from haptic_trio.ingress.served import ANY, Vendors, age_of, normal_host, normal_path, served_by, tls_of
 
 SHARED: Final = "shared"
@@ -34,14 +35,16 @@ class IngressView:
         self._own = own
         self._vendors = vendors
         self._ownership, self._catch_all = policy
-        self._certificates = Certificates(lookups, own, vendors)
+        self._certificates = Certificates(lookups, own, vendors, self._catch_all)
 
     def has(self, host: Any, path: Any) -> bool:
         """Whether the Ingress has *path* of *host*, empty for every host."""
         name = normal_host(str(host or "")) or ANY
-        return self._may_have(name) and self._certificates.owners_of(name).has_path(
-            self._namespace, normal_path(str(path or ""))
-        )
+        if not self._may_have(name):
+            return False
+        # Of a host that belongs to one namespace, others have no path, however old they are.
+        owners = self._certificates.owners_of(name)
+        return self._ownership != SHARED or owners.has_path(self._namespace, normal_path(str(path or "")))
 
     def has_host(self, host: Any) -> bool:
         """Whether *host* belongs to the namespace of the Ingress."""
@@ -65,21 +68,30 @@ class IngressView:
         """Return names of Secrets, each with a crt-list line, for hosts whose clients the Ingress asks."""
         return self._certificates.client_lines(self._ingress)
 
+    def gaps(self) -> list[Gap]:
+        """Return the hosts, each of which the Ingress is the oldest of, with paths that others must not serve."""
+        served = served_by(self._ingress, self._vendors)
+        is_open = bool(self._catch_all)
+        return gaps_of(served, self._lookups, self._own, self._vendors, is_open_to_catch_all=is_open)
+
     def notes(self) -> list[Note]:
         """Return warnings to the owner about hosts, paths and certificates that other Ingresses have, too."""
         return [*self._route_notes(), *self._certificate_notes()]
 
     def _may_have(self, host: str) -> bool:
-        if host == ANY and self._catch_all and self._namespace not in self._catch_all:
+        if self._is_unlisted(host):
             return False
         return self._ownership == SHARED or self._certificates.owners_of(host).has_host(self._namespace)
+
+    def _is_unlisted(self, host: str) -> bool:
+        return host == ANY and bool(self._catch_all) and self._namespace not in self._catch_all
 
     def _route_notes(self) -> Iterator[Note]:
         own = age_of(self._ingress)[1:]
         for host, paths in served_by(self._ingress, self._vendors).routes.items():
             owners, named = self._certificates.owners_of(host), _named(host)
             others = [str(first) for first in owners.firsts if first.namespace != self._namespace]
-            if host == ANY and not self._may_have(ANY) and owners.has_host(self._namespace):
+            if self._is_unlisted(host):
                 yield Note(
                     "HostTaken", "only namespaces in the setting catchAllNamespaces may have rules for every host"
                 )

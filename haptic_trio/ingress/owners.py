@@ -9,7 +9,7 @@ holds. All of it is found by the host's text: a wildcard is a host of its own.
 from bisect import bisect_left, insort
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -18,7 +18,7 @@ from haptic_trio.ingress.books import HostBook, Reader
 from haptic_trio.ingress.classes import OwnClasses
 from haptic_trio.ingress.served import Age, Named, Served, Vendors
 
-_STORE: Final = "ingressesByHost"
+STORE: Final = "ingressesByHost"
 _MOST_NAMED: Final = 4
 _Place: TypeAlias = tuple[int, Age, str]
 MOST_HOSTS: Final = 500
@@ -95,16 +95,27 @@ class Exclusions(msgspec.Struct, frozen=True):
     """See `Owners.foreign`."""
 
 
-A = TypeVar("A", Owners, Exclusions)
+class Counted(Protocol):
+    """An answer about the Ingresses of some classes."""
+
+    @property
+    def foreign(self) -> frozenset[str]:
+        """See `Owners.foreign`."""
+        ...
 
 
-def owners_of(host: str, lookups: Lookups, own: OwnClasses, vendors: Vendors) -> Owners:
-    """Return the owners of *host*, a host in the form of `normal_host`."""
+A = TypeVar("A", bound=Counted)
+
+
+def owners_of(
+    host: str, lookups: Lookups, own: OwnClasses, vendors: Vendors, among: frozenset[str] = frozenset()
+) -> Owners:
+    """Return the owners of *host*, a host in the form of `normal_host`; with *among* only these namespaces count."""
 
     def ask(classes: frozenset[str]) -> Owners:
-        return derived(lookups, _STORE, _AskOwners(host, vendors, classes), host)
+        return derived(lookups, STORE, _AskOwners(host, vendors, classes, among), host)
 
-    return _of_classes(ask, lookups, own)
+    return of_classes(ask, lookups, own)
 
 
 def exclusions_of(wildcard: str, claimant: Age, lookups: Lookups, own: OwnClasses, vendors: Vendors) -> Exclusions:
@@ -117,12 +128,12 @@ def exclusions_of(wildcard: str, claimant: Age, lookups: Lookups, own: OwnClasse
     key = wildcard[1:]
 
     def ask(classes: frozenset[str]) -> Exclusions:
-        return derived(lookups, _STORE, _AskExclusions(key, claimant, vendors, classes), key)
+        return derived(lookups, STORE, _AskExclusions(key, claimant, vendors, classes), key)
 
-    return _of_classes(ask, lookups, own)
+    return of_classes(ask, lookups, own)
 
 
-def _of_classes(ask: Callable[[frozenset[str]], A], lookups: Lookups, own: OwnClasses) -> A:
+def of_classes(ask: Callable[[frozenset[str]], A], lookups: Lookups, own: OwnClasses) -> A:
     """Return what *ask* says of the Ingresses that are served: most name our class, and others are looked up."""
     counted = frozenset((own.name,))
     found = ask(counted)
@@ -171,9 +182,10 @@ class _Ask:
 class _AskOwners(_Ask):
     """Lookup aspect: the owners of a host among the Ingresses of some classes."""
 
-    def __init__(self, host: str, vendors: Vendors, classes: frozenset[str]) -> None:
-        super().__init__(host, vendors, classes)
+    def __init__(self, host: str, vendors: Vendors, classes: frozenset[str], among: frozenset[str]) -> None:
+        super().__init__(host, vendors, classes, among)
         self._host = host
+        self._among = among
 
     def __call__(self, found: Sequence[Resource]) -> Owners:
         reader, book = self._read(found), self._book
@@ -192,7 +204,7 @@ class _AskOwners(_Ask):
         self._book = HostBook(self._host)
 
     def _change(self, served: Served, *, is_there: bool) -> None:
-        if served.serves(self._host):
+        if served.serves(self._host) and (not self._among or served.age[1] in self._among):
             self._book.change(served, is_there=is_there)
 
 

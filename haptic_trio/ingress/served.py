@@ -90,6 +90,8 @@ class Served(msgspec.Struct, frozen=True):
     """Whether it asks clients for certificates."""
     passes_through: bool
     """Whether connections go to its endpoints as they are."""
+    wholes: frozenset[str] = frozenset()
+    """The hosts of which it has all paths."""
 
     def serves(self, host: str) -> bool:
         """Whether *host* is one of its rules, aliases or `spec.tls`."""
@@ -123,24 +125,32 @@ def _served_by(ingress: Resource, vendors: Vendors) -> Served:
     has_default = bool(dig(ingress, "spec", "defaultBackend"))
     routes: dict[str, set[str]] = {}
     everything: set[str] = set()
+    wholes: set[str] = set()
+    has_root = False
     for rule in rules:
-        paths = {
-            route_path(text_of(path, "path"), is_patterned and text_of(path, "pathType") != "Exact")
-            for path in items_of(rule, "http", "paths")
-        }
+        prefixes = {route_path(path, is_patterned) for path in _paths_of(rule, are_exact=False)}
+        paths = prefixes.union(route_path(path, is_patterned=False) for path in _paths_of(rule, are_exact=True))
         everything |= paths
-        routes.setdefault(normal_host(text_of(rule, "host")) or ANY, set()).update(paths, [""] if has_default else [])
+        has_root = has_root or "" in prefixes
+        host = normal_host(text_of(rule, "host")) or ANY
+        routes.setdefault(host, set()).update(paths, [""] if has_default else [])
+        if has_default or "" in prefixes:
+            wholes.add(host)
     if has_default and not rules:
         routes[ANY] = {""}
     for vendor in vendors.all if said else ():
         for host in _words(said, vendor, _ALIASES):
             routes.setdefault(host, set()).update(everything)
+            wholes.update([host] if has_root else [])
         for host in _words(said, vendor, _REDIRECTS):
             routes.setdefault(host, set()).add("")
+            wholes.update([host] if rules and items_of(rules[0], "http", "paths") else [])
         if _PARTNER in vendor.known and _is_on(said, vendor.prefix + _PARTNER):
-            for host in [text_of(rule, "host") for rule in rules]:
+            for rule in rules:
+                host = text_of(rule, "host")
                 if host and not host.startswith("*."):
                     routes.setdefault(partner_of(host), set()).add("")
+                    wholes.update([partner_of(host)] if items_of(rule, "http", "paths") else [])
     return Served(
         age_of(ingress),
         {host: frozenset(paths) for host, paths in routes.items()},
@@ -152,7 +162,13 @@ def _served_by(ingress: Resource, vendors: Vendors) -> Served:
             for vendor in vendors.all
         ),
         any(vendor.passthrough and _is_on(said, vendor.prefix + vendor.passthrough) for vendor in vendors.all),
+        frozenset(wholes),
     )
+
+
+def _paths_of(rule: Mapping[str, Any], *, are_exact: bool) -> list[str]:
+    paths = items_of(rule, "http", "paths")
+    return [text_of(path, "path") for path in paths if (text_of(path, "pathType") == "Exact") == are_exact]
 
 
 def age_of(ingress: Resource) -> Age:

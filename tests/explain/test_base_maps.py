@@ -2,6 +2,7 @@
 
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -62,22 +63,34 @@ SPELLINGS = (
 )
 
 
-def rules() -> list[dict[str, object]]:
+def rules(wide: str = "default") -> list[dict[str, object]]:
+    """Return Ingresses, those with wildcards and with rules for every host in the namespace *wide*."""
     return [
         ingress("a1", rule("a.example.com", path("/a", "s1"), path("/a/b", "s2", kind="Exact"), path("/a/b", "s3"))),
         ingress("a2", rule("a.example.com", path("/a/b", "s4"), path("/a/b", "s5", kind="Exact")), age=2),
-        ingress("wild", rule("*.example.com", path("/c", "s6"), path("/a", "s7", kind="Exact"))),
+        ingress("wild", rule("*.example.com", path("/c", "s6"), path("/a", "s7", kind="Exact")), namespace=wide),
         ingress("wild2", rule("*.wild.test", path("/", "s1")), defaultBackend=service_backend("s8")),
-        ingress("any", rule(None, path("/e", "s9"), path("/e/", "s10", kind="Exact"))),
+        ingress("any", rule(None, path("/e", "s9"), path("/e/", "s10", kind="Exact")), namespace=wide),
         ingress("b", rule("b.example.com", path("/a", "gone")), defaultBackend=service_backend("s11")),
         *(service(f"s{number}") for number in range(1, 12)),
     ]
 
 
 @pytest.mark.haproxy
-def test_routes_are_those_of_haproxy(tmp_path: Path, haproxy_binary: Path) -> None:
+@pytest.mark.parametrize(
+    "context",
+    [
+        {},
+        {"hostOwnership": "namespace"},
+        {"hostOwnership": "namespace", "catchAllNamespaces": ["wide"]},
+    ],
+    ids=["shared", "owned", "trusted"],
+)
+def test_routes_are_those_of_haproxy(tmp_path: Path, haproxy_binary: Path, context: dict[str, Any]) -> None:
     port = free_port()
-    workshop = Workshop(rules(), snippets={"frontend-routing-tell": REPORT}, bindAddress="127.0.0.1", httpPort=port)
+    objects = rules("wide" if context else "default")
+    report = {"frontend-routing-tell": REPORT}
+    workshop = Workshop(objects, snippets=report, bindAddress="127.0.0.1", httpPort=port, **context)
     rendered = workshop.render()
     site = workshop.site()
     files = {file.path: file.content.decode() for file in rendered.files.values()}

@@ -1,4 +1,6 @@
-"""What changes of the cluster cost: which of them a running HAProxy takes without a reload."""
+"""Changes of endpoints, hosts and paths need no reload, and other changes report why they need one."""
+
+from typing import Any
 
 import pytest
 import trustme
@@ -21,8 +23,8 @@ def slices(*addresses: str) -> Resource:
     return endpoint_slice("web", *(endpoint(address) for address in addresses), ports=80)
 
 
-def generation(*objects: Resource) -> Generation:
-    rendered = render(objects, sslRedirect=True)
+def generation(*objects: Resource, **context: Any) -> Generation:
+    rendered = render(objects, sslRedirect=True, **context)
     assert rendered.rejections == ()
     kinds = {"map": FileKind.MAP, "pem": FileKind.CERT, "list": FileKind.CRT_LIST}
     files = [make_file(kinds[name.rsplit(".")[-1]], name, text) for name, text in rendered.files.items()]
@@ -53,6 +55,25 @@ def test_hosts_and_paths_come_and_go_as_map_entries() -> None:
     assert planned((*BASE, more), BASE).operations == (
         DeleteMapEntry("maps/path-exact.map", "b.example.com|/y"),
         DeleteMapEntry("maps/path-prefix.map", "b.example.com|/x/"),
+    )
+
+
+def test_gaps_of_hosts_come_and_go_as_map_entries() -> None:
+    def of(*paths: str) -> Generation:
+        more = ingress("more", rule("b.example.com", *(path(one, "web") for one in paths)), namespace="other")
+        return generation(*BASE, more, hostOwnership="namespace")
+
+    assert make_plan(of("/x"), of("/x", "/")) == Plan(
+        operations=(
+            DeleteMapEntry("maps/path-prefix.map", "b.example.com|"),
+            AddMapEntry("maps/path-prefix.map", "b.example.com|/", "other_web_80"),
+        )
+    )
+    assert make_plan(of("/x", "/"), of("/x")) == Plan(
+        operations=(
+            DeleteMapEntry("maps/path-prefix.map", "b.example.com|/"),
+            AddMapEntry("maps/path-prefix.map", "b.example.com|", "no-path"),
+        )
     )
 
 

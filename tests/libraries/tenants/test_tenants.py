@@ -133,6 +133,16 @@ def test_rules_for_every_host_belong_to_the_oldest_ingress_and_can_be_limited_to
     assert routes(other, default, catchAllNamespaces=["infra"]) == {}
 
 
+@pytest.mark.parametrize("ownership", ["shared", "namespace"])
+def test_older_rules_for_every_host_that_are_not_allowed_take_none_from_those_that_are(ownership: str) -> None:
+    allowed = victim(rule(None, path("/", "web"), path("/api", "web")), age=25)
+    site = Site(hostOwnership=ownership, catchAllNamespaces=["victim"])
+    for one in (allowed, evil(rule(None, path("/", "web"), path("/api", "web"), path("/x", "web")), age=1)):
+        site.put(one)
+        assert site.render()["path-prefix.map"].split() == ["*|/", "victim_web_80", "*|/api/", "victim_web_80"]
+    assert site.reasons == {("Ingress attacker/evil", "HostTaken")}
+
+
 @pytest.mark.parametrize("older", [1, 25])
 def test_a_host_can_belong_to_one_namespace_as_a_whole(older: int) -> None:
     own = victim(rule(HOST, path("/shop", "web")), rule("b.example.com", path("/", "web")), age=older)
@@ -140,6 +150,7 @@ def test_a_host_can_belong_to_one_namespace_as_a_whole(older: int) -> None:
     found = routes(own, other, hostOwnership="namespace")
 
     taken = {f"prefix {HOST}|/shop/": "victim"} if older == 1 else {f"prefix {HOST}|/api/": "attacker"}
+    assert found.pop(f"prefix {HOST}|") == "no-path"
     assert found == {**taken, "prefix b.example.com|/": "victim", "prefix c.example.com|/": "attacker"}
 
 
