@@ -27,6 +27,9 @@ from tests.support.processes.ports import free_port
 from tests.support.traffic.servers import Answer, ask, serving
 
 HOST: Final = "shop.victim.test"
+WILDCARD: Final = "*.wild.victim.test"
+BELOW: Final = "any.wild.victim.test"
+"""A host that nobody names."""
 VICTIM_AGE: Final = 10
 """Attackers may have objects that are older, and others that are younger."""
 LIMIT: Final = 30.0
@@ -89,6 +92,8 @@ class Rig:
                 **own,
             ),
             ingress("admin", rule(HOST, path("/admin", "web")), annotations=restricted, **own),
+            tls_secret("wild", *self.certificate(WILDCARD), namespace="victim", age=VICTIM_AGE),
+            ingress("wild", rule(WILDCARD, path("/", "web")), tls=[{"hosts": [WILDCARD], "secretName": "wild"}], **own),
             _aged(made("Gateway", "gw", namespace="victim", spec=gateway)),
             _aged(made("HTTPRoute", "shop", namespace="victim", spec=route)),
         ]

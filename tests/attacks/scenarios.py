@@ -5,13 +5,14 @@ controller has processed the objects.
 """
 
 import base64
+import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from haptic_trio.k8s.resource import Resource
-from tests.attacks.rig import HOST, JCM, NGINX, ORG, VICTIM_AGE, Rig
+from tests.attacks.rig import BELOW, HOST, JCM, NGINX, ORG, VICTIM_AGE, WILDCARD, Rig
 from tests.bad_inputs.world import secret
 from tests.gateway.objects import made
 from tests.support.kubernetes import ingress, path, rule, service, tls_secret
@@ -135,6 +136,67 @@ async def _see_certificate(rig: Rig) -> None:
     answer = await rig.ask(HOST, port="https")
     assert answer.status == 200
     assert answer.body.startswith("victim\n")
+
+
+def _below_wildcard(rig: Rig) -> Iterator[Resource]:
+    """The victim's wildcard, and very many hosts below it, with certificates of each kind."""
+    own = rig.certificate(WILDCARD, "*.victim.test", HOST, authority=rig.foreign)
+    yield tls_secret("wild", *own, namespace="attacker")
+    hosts = [f"h{number}.wild.victim.test" for number in range(600)]
+    tls = [{"hosts": [*hosts, WILDCARD, "*.victim.test"], "secretName": "wild"}]
+    yield _own("wild", *(rule(host, path("/", "web")) for host in (*hosts, WILDCARD, "*.victim.test")), tls=tls)
+    yield _own("wild-alone", tls=tls)
+    clients = {f"{NGINX}auth-tls-secret": "own-authority", f"{NGINX}force-ssl-redirect": "true"}
+    yield _own("wild-clients", rule(WILDCARD, path("/y", "web")), tls=tls, annotations=clients)
+    yield secret("own-authority", {"ca.crt": rig.foreign.cert_pem.bytes()}, namespace="attacker")
+
+
+LOCATIONS: Final = ("%[src]", "%ci", "%%[env(HOME)]", "%0d%0aX-Injected: a", "/\r\nX-Injected: a", "/%", "/a", "$host")
+
+
+def _redirects(rig: Rig) -> Iterator[Resource]:
+    """Redirects to Locations that HAProxy could interpret, and of hosts of the victim."""
+    names = [(NGINX, "permanent-redirect"), (NGINX, "temporal-redirect"), (NGINX, "app-root"), (JCM, "redirect-to")]
+    names += [(JCM, "app-root"), (ORG, "request-redirect")]
+    texts = [(prefix, name, f"{start}{text}") for prefix, name in names for text in LOCATIONS for start in ("", "/")]
+    for number, (prefix, name, text) in enumerate(texts):
+        yield _own(f"to-{number}", annotations={prefix + name: text})
+    for number, host in enumerate((HOST, WILDCARD, "*.victim.test", f"www.{HOST}")):
+        yield _own(f"from-{number}", annotations={f"{JCM}redirect-from": host})
+        yield _own(f"www-{number}", rule(host, path("/x", "web")), annotations={f"{NGINX}from-to-www-redirect": "true"})
+    filters: list[dict[str, Any]] = [{"hostname": text} for text in LOCATIONS] + [{"port": text} for text in LOCATIONS]
+    for kind, field in (("ReplaceFullPath", "replaceFullPath"), ("ReplacePrefixMatch", "replacePrefixMatch")):
+        filters += [{"path": {"type": kind, field: f"/{text}"}} for text in LOCATIONS]
+    yield _gateway("redirects", rig.free)
+    for number, redirect in enumerate(filters):
+        rules = [{"filters": [{"type": "RequestRedirect", "requestRedirect": redirect}]}]
+        name, parents = f"to-{number}", [{"name": "redirects"}]
+        yield _of_gateway("HTTPRoute", name, parentRefs=parents, hostnames=[f"{name}.attacker.test"], rules=rules)
+
+
+async def _see_certificate_below(rig: Rig) -> None:
+    """Once the attacker has hosts below it, the others have the certificate of the victim's wildcard."""
+    await rig.answers("http", "h599.wild.victim.test", b"attacker\n")
+    answer = await rig.ask(BELOW, port="https")
+    assert answer.body.startswith("victim\n")
+    await _see_certificate(rig)
+
+
+async def _see_locations(rig: Rig) -> None:
+    """No answer has a header of data, an address or the environment; some are redirects."""
+    await rig.answers("free", "to-31.attacker.test")
+    found = 0
+    for port, count in (("http", 96), ("free", 32)):
+        for number in range(count):
+            request = f"GET / HTTP/1.0\r\nHost: to-{number}.attacker.test\r\n\r\n"
+            head = (await rig.send(request.encode(), port=port)).partition(b"\r\n\r\n")[0]
+            lines = [line for line in head.split(b"\r\n") if line.lower().startswith(b"location:")]
+            assert len(lines) <= 1, head
+            assert b"\nx-injected" not in head.lower(), head
+            assert b"127.0.0.1" not in head, head
+            assert os.environ["HOME"].encode() not in b"".join(lines), head
+            found += len(lines)
+    assert found > 20
 
 
 def _paths(_rig: Rig) -> Iterator[Resource]:
@@ -265,19 +327,10 @@ def _routes(rig: Rig) -> Iterator[Resource]:
 
 
 SPELLINGS: Final = (
-    *(
-        "//admin",
-        "/./admin",
-        "/x/../admin",
-        "/x/%2e%2e/admin",
-        "/%61dmin",
-        "/%2e/admin",
-        "/admin/",
-        "/admin/.",
-        "/admin/x",
-    ),
-    *("/x/..//admin", "///admin", "/%61%64%6d%69%6e", "/admin/../admin", "/.//admin", "/x/./../admin", "/admin//"),
-)
+    "//admin", "/./admin", "/x/../admin", "/x/%2e%2e/admin", "/%61dmin", "/%2e/admin", "/admin/", "/admin/.",
+    "/admin/x", "/x/..//admin", "///admin", "/%61%64%6d%69%6e", "/admin/../admin", "/.//admin", "/x/./../admin",
+    "/admin//",
+)  # fmt: skip
 
 
 async def _spell_paths(rig: Rig) -> None:
@@ -331,6 +384,8 @@ ATTACKS: Final = (
     Attack(name="expressions", objects=lambda rig: list(_expressions(rig)), check=_ask_expressions),
     Attack(name="ports", objects=_ports),
     Attack(name="certificates", objects=lambda rig: list(_certificates(rig)), check=_see_certificate),
+    Attack(name="hosts below a wildcard", objects=lambda rig: list(_below_wildcard(rig)), check=_see_certificate_below),
+    Attack(name="redirects", objects=lambda rig: list(_redirects(rig)), check=_see_locations),
     Attack(name="paths", objects=lambda rig: list(_paths(rig)), check=_see_paths),
     Attack(name="canaries", objects=lambda rig: list(_canaries(rig))),
     Attack(name="many paths", objects=lambda rig: list(_many_paths(rig))),

@@ -5,6 +5,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -35,7 +36,8 @@ from tests.attacks.inputs.mutations import (
 )
 from tests.attacks.inputs.scenes import SCENES, shared
 from tests.attacks.inputs.shapes import Learned, flags_from_data, sections
-from tests.attacks.inputs.tenants import VICTIM_HOSTS, Tenant, cluster
+from tests.attacks.inputs.tenants import BELOW_WILDCARDS, NAMED_BELOW, VICTIM_HOSTS, WILDCARDS, Tenant, cluster
+from tests.attacks.redirects import faulty_items, faulty_redirects, foreign_redirects, is_sent_to_https
 from tests.bad_inputs.world import LIBRARIES, stores_of
 from tests.support.components.rendering import library_config
 from tests.support.traffic.proxy import write_generation
@@ -64,6 +66,7 @@ _WITH_OPTIONS: Final = {"Ingress", "HTTPRoute", "GRPCRoute"}
 _OPTIONAL: Final = {"annotations", "rules"}
 _ITEMS: Final = ("maps/gateway-exact.map", "maps/gateway-prefix.map", "maps/gateway-rules.map")
 _ENTRY: Final = re.compile(r"(?P<file>[A-Za-z0-9_./:+-]+)(?: \[[^\]\n]*\])?(?P<names>(?: !?[a-z0-9.*-]+)*)")
+_HOST: Final = re.compile(r"(?:\*\.)?[a-z0-9.-]+|")
 _PEM: Final = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]+-----|[A-Za-z0-9+/=]{1,76}|")
 _DECIDES: Final = re.compile(r"\{ var\(txn\.(?:scope|backend|host)\)([^}]*)\}")
 
@@ -98,11 +101,16 @@ class Site:
         self.sections = sections(self.baseline.text)
         self.files = texts_of(self.baseline)
         self.probes = dict(_probes(self.files))
-        self.lists = {host: tuple(self._lists_for(host)) for host in VICTIM_HOSTS}
-        self.certificates = {host: certificates_for(host, self.files, self.lists[host]) for host in VICTIM_HOSTS}
+        hosts = (*VICTIM_HOSTS, *BELOW_WILDCARDS)
+        self.lists = {host: tuple(self._lists_for(host)) for host in hosts}
+        self.certificates = {host: certificates_for(host, self.files, self.lists[host]) for host in hosts}
+        self.to_https = {host: is_sent_to_https(host, self.files) for host, _ in self.probes}
+        self.redirects = frozenset(foreign_redirects(self.baseline.text, ATTACKER))
         named = [name.split()[1] for name in self.sections if VICTIM in name]
-        self.names_of_victim = (*VICTIM_HOSTS, *named, *(name for name in self.files if VICTIM in name))
+        files = (name for name in self.files if VICTIM in name)
+        self.names_of_victim = (*VICTIM_HOSTS, *WILDCARDS, *named, *files)
         """Its hosts, sections and files."""
+        self.names_for_attackers = (*self.names_of_victim, *NAMED_BELOW)
         self.learned = Learned()
         self._learn()
 
@@ -172,6 +180,7 @@ class Site:
         for name, text in files.items():
             yield from (Fault("file", f"{name}: {line!r}") for line in self._foreign_entries(name, text))
         yield from (Fault("victim", line) for line in self._changed(rendered.text, files))
+        yield from (Fault("redirect", line) for line in self._bad_redirects(rendered.text, files))
         if directory is not None and (problem := check(directory, rendered.text, files)):
             yield Fault("haproxy", problem)
 
@@ -187,12 +196,22 @@ class Site:
             yield from (line for line in text.split("\n") if line and not pattern.fullmatch(line))
             if name in _ITEMS:
                 yield from self.learned.unknown_items(text)
+        elif name.endswith(".list") and name.startswith("general/"):
+            yield from (line for line in text.split("\n") if not _HOST.fullmatch(line))
         elif name.endswith(".list"):
             yield from (line for line in text.split("\n") if line.strip() and not _ENTRY.fullmatch(line.strip()))
         elif name.endswith(".pem"):
             yield from (line for line in text.split("\n") if not _PEM.fullmatch(line))
         else:
             yield "a file of no known kind"
+
+    def _bad_redirects(self, text: str, files: Mapping[str, str]) -> Iterator[str]:
+        yield from faulty_redirects(text)
+        yield from faulty_items(files["maps/gateway-rules.map"])
+        yield from (line for line in foreign_redirects(text, ATTACKER) if line not in self.redirects)
+        for host, before in self.to_https.items():
+            if is_sent_to_https(host, files) != before:
+                yield f"{host} is {'no longer ' if before else ''}sent to HTTPS"
 
     def _changed(self, text: str, files: Mapping[str, str]) -> Iterator[str]:
         now = sections(text)
@@ -262,13 +281,14 @@ def entries(text: str) -> dict[str, str]:
 
 
 def _probes(files: Mapping[str, str]) -> Iterator[tuple[tuple[str, str], str]]:
-    """Yield the hosts and paths that the victim's Ingresses name, with the backend that requests for them go to."""
+    """Yield hosts and paths that the victim's Ingresses serve, with the backend that requests for them go to."""
     for name in ("maps/path-exact.map", "maps/path-prefix.map"):
         for key in entries(files[name]):
             host, _, path = key.partition("|")
-            if host in VICTIM_HOSTS:
+            below = {f"other.{host.removeprefix('*.')}"} & {*BELOW_WILDCARDS} if host.startswith("*.") else set()
+            for at in below | ({host} & {*VICTIM_HOSTS}):
                 for one in {path or "/", path.rstrip("/") or "/"}:
-                    yield (host, one), backend_for(host, one, files)
+                    yield (at, one), backend_for(at, one, files)
 
 
 def backend_for(host: str, path: str, files: Mapping[str, str]) -> str:
@@ -284,7 +304,7 @@ def backend_for(host: str, path: str, files: Mapping[str, str]) -> str:
 
 
 def certificates_for(host: str, files: Mapping[str, str], lists: Sequence[str]) -> dict[str, str]:
-    """Return the line that HAProxy takes the certificate for *host* from, for each of the crt-lists *lists*."""
+    """Return the certificate that HAProxy takes for *host*, with its options, for each of the crt-lists *lists*."""
     return {name: _line_for(host, files.get(name, ""), files) for name in lists}
 
 
@@ -294,9 +314,19 @@ def _line_for(host: str, text: str, files: Mapping[str, str]) -> str:
         for line in lines:
             match = _ENTRY.fullmatch(line)
             names = set(match["names"].split()) if match else set()
-            if wanted in (names or _names_in(files.get(match["file"], "") if match else "")):
-                return line
-    return lines[0] if lines else ""
+            if f"!{host}" not in names and wanted in (
+                names or _names_in(files.get(match["file"], "") if match else "")
+            ):
+                return _certificate(line, files)
+    return _certificate(lines[0], files) if lines else ""
+
+
+def _certificate(line: str, files: Mapping[str, str]) -> str:
+    """Return the options and the digest of the file: a wildcard that excludes the hosts of others has a copy of it."""
+    match = _ENTRY.fullmatch(line)
+    file = match["file"] if match else line
+    options = line[len(file) : match.start("names")] if match else ""
+    return f"{sha256(files.get(file, file).encode()).hexdigest()}{options}"
 
 
 @cache

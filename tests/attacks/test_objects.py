@@ -80,7 +80,7 @@ def test_no_hostile_value_of_any_field_leaves_its_place(site: Site, trial: Trial
     mutations = [
         mutation
         for number, name in enumerate(names)
-        for mutation in table(name, site.names_of_victim, every=EVERY, offset=number)
+        for mutation in table(name, site.names_for_attackers, every=EVERY, offset=number)
     ]
     for some in batches(mutations, scenes()[names[0]].copies):
         trial.run(some)

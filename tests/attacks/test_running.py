@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.rig import HOST, Rig, rig
+from tests.attacks.rig import BELOW, HOST, Rig, rig
 from tests.attacks.scenarios import ATTACKS, Attack
 from tests.features.harness import Site
 from tests.support.processes.haproxy import haproxy_binary, instance_root
@@ -47,6 +47,10 @@ async def test_the_victim_is_served_and_its_changes_go_on(site: Site, haproxy_bi
 async def _see_victim(found: Rig) -> None:
     for port in ("http", "https", "gateway"):
         answer = await found.ask(HOST, "/login", port=port)
+        assert answer.status == 200, port
+        assert answer.body.startswith("victim\n"), port
+    for port in ("http", "https"):
+        answer = await found.ask(BELOW, "/login", port=port)
         assert answer.status == 200, port
         assert answer.body.startswith("victim\n"), port
     assert (await found.ask(HOST, "/admin")).status == 403

@@ -55,6 +55,17 @@ CLIENTS = {
                        "auth-tls-cert-header": "true", "auth-url": "svc://{service}:80/", "auth-signin": "/in",
                        "auth-headers-succeed": "X-U", "auth-method": "GET"},
 }  # fmt: skip
+REDIRECTS: Final[tuple[tuple[str, Mapping[str, str]], ...]] = (
+    ("nginx", {"permanent-redirect": "https://to.example.com$request_uri", "permanent-redirect-code": "308"}),
+    ("nginx", {"temporal-redirect": "$scheme://$host/a"}),
+    ("nginx", {"app-root": "/app%20", "from-to-www-redirect": "true"}),
+    ("nginx", {"force-ssl-redirect": "true"}),
+    ("haproxyOrg", {"request-redirect": "to.example.com:8443", "request-redirect-code": "307"}),
+    ("haproxyOrg", {"ssl-redirect": "true", "ssl-redirect-port": "8443", "ssl-redirect-code": "301"}),
+    ("haproxyIngress", {"redirect-to": "https://to.example.com", "redirect-to-code": "303"}),
+    ("haproxyIngress", {"redirect-from": "from.{host}", "redirect-from-code": "301"}),
+    ("haproxyIngress", {"app-root": "/app"}),
+)
 # What an annotation needs beside it to mean anything.
 BESIDE: Final[Mapping[str, Mapping[str, str]]] = {
     "nginx": {
@@ -150,6 +161,25 @@ def _jcm(tenant: Tenant) -> list[Resource]:
     return [annotated(tenant, "jcm", "haproxyIngress", OF_JCM, own=True), *_own(tenant)]
 
 
+def _redirects(tenant: Tenant) -> list[Resource]:
+    """An Ingress for each redirect of a library; those for all requests of a host are the only ones of theirs."""
+    host = tenant.host("redirect")
+    found = []
+    for number, (vendor, values) in enumerate(REDIRECTS):
+        texts = {VENDORS[vendor]["prefix"] + key: value.replace("{host}", host) for key, value in values.items()}
+        own: dict[str, Any] = {"namespace": tenant.namespace, "age": tenant.age, "annotations": texts}
+        name, at = f"{tenant.name('redirect')}-{number}", f"r{number}.{host}"
+        found.append(ingress(name, rule(at, path("/", "app")), **own))
+    plain = ingress(
+        tenant.name("redirect"),
+        rule(host, path("/", "app")),
+        rule(f"*.{host}", path("/", "app")),
+        namespace=tenant.namespace,
+        age=tenant.age,
+    )
+    return [plain, *found]
+
+
 def _clients(tenant: Tenant) -> list[Resource]:
     return [
         *(annotated(tenant, f"clients-{vendor.lower()}", vendor, CLIENTS[vendor], own=True) for vendor in CLIENTS),
@@ -162,5 +192,6 @@ ANNOTATION_SCENES: Final = (
     Scene("canary", _canary, 40),
     Scene("org", _org, 100),
     Scene("jcm", _jcm, 100),
+    Scene("redirects", _redirects, 20),
     Scene("clients", _clients, 40),
 )

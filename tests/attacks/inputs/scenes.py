@@ -4,7 +4,7 @@ A scene is built again and again, each time with a number of its own, so that
 hundreds of its copies stand in one configuration.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from haptic_trio.k8s.resource import Resource
 from tests.attacks.inputs.annotation_scenes import ANNOTATION_SCENES
@@ -69,4 +69,15 @@ def _plain(tenant: Tenant) -> list[Resource]:
     ]
 
 
-SCENES: Final = (Scene("plain", _plain, 120), *ANNOTATION_SCENES, *GATEWAY_SCENES)
+def _wild(tenant: Tenant) -> list[Resource]:
+    """A wildcard under `spec.tls`, and a host below it that has no certificate of its own."""
+    host = tenant.host("wild")
+    own: dict[str, Any] = {"namespace": tenant.namespace, "age": tenant.age}
+    tls = [{"hosts": [f"*.{host}"], "secretName": "pair"}]
+    return [
+        ingress(tenant.name("wild"), rule(f"*.{host}", path("/", "app")), tls=tls, **own),
+        ingress(tenant.name("inner"), rule(f"inner.{host}", path("/", "app")), **own),
+    ]
+
+
+SCENES: Final = (Scene("plain", _plain, 120), Scene("wild", _wild, 120), *ANNOTATION_SCENES, *GATEWAY_SCENES)

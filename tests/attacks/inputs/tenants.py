@@ -13,8 +13,15 @@ from tests.gateway.objects import gateway_class, made
 from tests.support.kubernetes import ingress_class
 
 VICTIM_HOSTS: Final = tuple(
-    f"{name}.victim.test" for name in ("plain0", "nginx0", "main0", "org0", "jcm0", "https0", "more0")
+    f"{name}.victim.test"
+    for name in ("plain0", "nginx0", "main0", "org0", "jcm0", "https0", "more0", "redirect0", "inner.wild0")
 )
+BELOW_WILDCARDS: Final = tuple(f"{name}.victim.test" for name in ("other.wild0", "other.plain0", "other.redirect0"))
+"""Hosts that the victim serves by its wildcards, and nobody names."""
+WILDCARDS: Final = tuple(f"*.{name}victim.test" for name in ("wild0.", "plain0.", "redirect0.", "inner.wild0.", ""))
+"""The victim's wildcards, and others around its hosts."""
+NAMED_BELOW: Final = ("named.wild0.victim.test", "named.plain0.victim.test", "named.redirect0.victim.test")
+"""Hosts below the victim's wildcards, which an attacker may have."""
 AUTHORITY: Final = trustme.CA()
 
 
@@ -57,7 +64,7 @@ class Scene(msgspec.Struct, frozen=True):
 @cache
 def pair(namespace: str) -> tuple[str, str]:
     """Return the certificate and the key of a tenant; those of attackers hold the names of the victim."""
-    names = [f"*.{namespace}.test", *(VICTIM_HOSTS if namespace != "victim" else ())]
+    names = [f"*.{namespace}.test", *((*VICTIM_HOSTS, *WILDCARDS[:-1]) if namespace != "victim" else ())]
     issued = AUTHORITY.issue_cert(*names, key_type=trustme.KeyType.ECDSA)
     return issued.cert_chain_pems[0].bytes().decode(), issued.private_key_pem.bytes().decode()
 
