@@ -184,11 +184,15 @@ def _changed_header(name: str) -> str:
 def _redirect(redirect: Any, match: Match) -> str:
     code = dig(redirect, "statusCode") or 302
     scheme = text_of(redirect, "scheme")
-    port = dig(redirect, "port") or ""
-    if code not in _REDIRECTS or scheme not in ("", "http", "https") or not isinstance(port, int | str):
+    if code not in _REDIRECTS or scheme not in ("", "http", "https"):
         raise GatewayObjectError(
             "requestRedirect: scheme must be http or https, and statusCode 301, 302, 303, 307 or 308"
         )
+    port = dig(redirect, "port")
+    if port is None:
+        port = ""
+    elif isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65_535:
+        raise GatewayObjectError("requestRedirect: port must be a number from 1 to 65535")
     return encode("rd", scheme, _hostname(redirect), port, code, *_path(dig(redirect, "path"), match))
 
 

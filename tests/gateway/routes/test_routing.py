@@ -205,6 +205,8 @@ def test_connections_are_routed_by_host_alone() -> None:
             ]
         },
         {"filters": [{"type": "RequestRedirect", "requestRedirect": {"hostname": "a/b"}}]},
+        {"filters": [{"type": "RequestRedirect", "requestRedirect": {"port": "80\r\nX-Injected: a"}}]},
+        {"filters": [{"type": "RequestRedirect", "requestRedirect": {"port": 65_536}}]},
         {
             "filters": [
                 {"type": "URLRewrite", "urlRewrite": {"path": {"type": "ReplaceFullPath", "replaceFullPath": "x"}}}
