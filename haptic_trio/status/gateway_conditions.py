@@ -25,13 +25,14 @@ from haptic_trio.gateway.listeners.listeners import (
     listeners_of_set,
 )
 from haptic_trio.gateway.listeners.overlaps import overlapping
-from haptic_trio.gateway.listeners.port_rules import TOO_MANY, PortRules
+from haptic_trio.gateway.listeners.port_rules import TOO_MANY, TOO_MANY_OWN, PortRules
 from haptic_trio.gateway.objects import (
     GROUP,
     Lookups,
     Resource,
     dig,
     items_of,
+    namespace_of,
 )
 from haptic_trio.gateway.routes.attachment import (
     DISPLACED,
@@ -86,7 +87,7 @@ def gateway_status(
     """
     generation = generation_of(gateway)
     listeners = listeners_of(gateway)
-    everything = _served(gateway, lookups, listeners_beyond(gateway, lookups, rules.listeners))
+    everything = _served(gateway, lookups, listeners_beyond(gateway, lookups, rules))
     sets = {
         (listener.namespace, listener.owner)
         for listener in everything
@@ -110,7 +111,7 @@ class Neighbours:
 
     def __init__(self, gateway: Resource, lookups: Lookups, taken: Mapping[int, str], rules: PortRules) -> None:
         self.gateway = gateway
-        self.beyond = listeners_beyond(gateway, lookups, rules.listeners)
+        self.beyond = listeners_beyond(gateway, lookups, rules)
         self.overlaps = overlapping(_served(gateway, lookups, self.beyond))
         self.taken = taken
 
@@ -251,7 +252,8 @@ def listener_status(
     elif not listener.is_accepted:
         fault, message = "UnsupportedProtocol", "the protocol is not supported"
     elif is_beyond:
-        fault, message = "TooManyListeners", TOO_MANY
+        is_own = listener.namespace == namespace_of(gateway)
+        fault, message = "TooManyListeners", TOO_MANY_OWN if is_own else TOO_MANY
     elif listener.port in taken:
         fault, message = "PortUnavailable", taken[listener.port]
     elif has_hostname_fault(listener):

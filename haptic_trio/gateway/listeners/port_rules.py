@@ -14,11 +14,13 @@ _RANGE: Final = re.compile(r"([1-9][0-9]{0,4})(?:-([1-9][0-9]{0,4}))?").fullmatc
 _LAST_PORT: Final = 65_535
 _MOST: Final = 256
 _MOST_LISTENERS: Final = 64
+_MOST_OWN_LISTENERS: Final = 1000
 
 NOT_ALLOWED: Final = "the administrator does not allow this port (gatewayPorts)"
 RESERVED: Final = "the port is reserved (gatewayReservedPorts)"
 BEYOND: Final = "the namespace has reached its limit of listener ports (gatewayPortsPerNamespace)"
 TOO_MANY: Final = "the namespace has reached its limit of listeners of this Gateway (gatewayListenersPerNamespace)"
+TOO_MANY_OWN: Final = "the namespace has reached its limit of listeners of its own Gateway (gatewayOwnListeners)"
 HELD: Final = "another Gateway, or another frontend of HAProxy, has this port"
 
 
@@ -46,6 +48,8 @@ class PortRules(msgspec.Struct, frozen=True):
     """How many ports the listeners of one namespace may have: a frontend costs HAProxy time and memory."""
     listeners: int = _MOST_LISTENERS
     """How many listeners the ListenerSets of one namespace may add to a Gateway of another one."""
+    own_listeners: int = _MOST_OWN_LISTENERS
+    """How many listeners ListenerSets may add to a Gateway of their own namespace."""
 
     @classmethod
     def of(
@@ -56,13 +60,14 @@ class PortRules(msgspec.Struct, frozen=True):
         allowed: Any = None,
         most: int = _MOST,
         listeners: int = _MOST_LISTENERS,
+        own_listeners: int = _MOST_OWN_LISTENERS,
     ) -> "PortRules":
         """Return the rules of what templates and settings have; raises `GatewayObjectError`."""
         try:
             ranges = ((1, _LAST_PORT),) if allowed is None else tuple(port_range(one) for one in allowed)
         except ValueError as exc:
             raise GatewayObjectError(f"invalid range of ports: {exc}") from None
-        return cls(tuple(map(str, pool)), _numbers(shared), _numbers(reserved), ranges, most, listeners)
+        return cls(tuple(map(str, pool)), _numbers(shared), _numbers(reserved), ranges, most, listeners, own_listeners)
 
     @classmethod
     def of_settings(cls, settings: Mapping[str, Any]) -> "PortRules":
@@ -74,6 +79,7 @@ class PortRules(msgspec.Struct, frozen=True):
             settings.get("gatewayPorts"),
             settings.get("gatewayPortsPerNamespace", _MOST),
             settings.get("gatewayListenersPerNamespace", _MOST_LISTENERS),
+            settings.get("gatewayOwnListeners", _MOST_OWN_LISTENERS),
         )
 
     def rejection(self, port: int) -> str:

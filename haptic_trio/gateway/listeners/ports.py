@@ -26,7 +26,7 @@ from haptic_trio.gateway.listeners.clients import (
 from haptic_trio.gateway.listeners.held_ports import classes_of, unavailable_ports
 from haptic_trio.gateway.listeners.listener_limits import listeners_beyond
 from haptic_trio.gateway.listeners.listeners import Listener, all_listeners, class_of, is_managed, is_rejected
-from haptic_trio.gateway.listeners.port_rules import TOO_MANY, PortRules
+from haptic_trio.gateway.listeners.port_rules import TOO_MANY, TOO_MANY_OWN, PortRules
 from haptic_trio.gateway.objects import Lookups, Resource, checked_name, derived, dig, name_of, namespace_of
 
 MIXED: Final = "mixed"
@@ -104,7 +104,7 @@ class RejectedListeners(msgspec.Struct, frozen=True):
     owner: Resource
     """As far as it takes to name it."""
     count: int
-    reason: str = TOO_MANY
+    reason: str
 
 
 def served_ports(gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> list[ServedPort]:
@@ -115,7 +115,7 @@ def served_ports(gateway: Resource, resources: Lookups, controller: str, rules: 
     if rules.pool and not placement.addresses:
         return []
     taken = unavailable_ports(gateway, resources, controller, rules, placement.addresses)
-    beyond = listeners_beyond(gateway, resources, rules.listeners)
+    beyond = listeners_beyond(gateway, resources, rules)
     ports: dict[int, dict[str, list[ServedListener]]] = {}
     hosts: dict[int, list[str]] = {}
     for listener in all_listeners(gateway, resources):
@@ -166,9 +166,13 @@ def rejected_listeners(
     """Return the ListenerSets for *gateway* with more listeners than their namespace may add."""
     if not is_managed(gateway, resources, controller) or is_rejected(gateway):
         return []
-    beyond = listeners_beyond(gateway, resources, rules.listeners)
+    beyond = listeners_beyond(gateway, resources, rules)
     owners = Counter((listener.namespace, listener.owner) for listener in beyond.values())
-    return [RejectedListeners(_named("ListenerSet", *owner), count) for owner, count in sorted(owners.items())]
+    own = namespace_of(gateway)
+    return [
+        RejectedListeners(_named("ListenerSet", *owner), count, TOO_MANY_OWN if owner[0] == own else TOO_MANY)
+        for owner, count in sorted(owners.items())
+    ]
 
 
 def _named(kind: str, namespace: str, name: str) -> Resource:

@@ -53,6 +53,7 @@ class GatewayFunctions:
         allowed: Sequence[Any],
         most: int,
         listeners: int,
+        own_listeners: int,
     ) -> PortRules:
         """Return the rules for the ports of listeners.
 
@@ -60,9 +61,10 @@ class GatewayFunctions:
         share an address, where other frontends use the ports *shared*.
         Listeners may use the ports and ranges *allowed*, except *reserved*;
         the listeners of one namespace may use at most *most* ports. ListenerSets of a
-        namespace add at most *listeners* to a Gateway of another namespace.
+        namespace add at most *listeners* to a Gateway of another namespace, and
+        at most *own_listeners* to one of their own.
         """
-        return PortRules.of(pool, shared, reserved, allowed, most, listeners)
+        return PortRules.of(pool, shared, reserved, allowed, most, listeners, own_listeners)
 
     def ports(self, gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> list[ServedPort]:
         """Return the ports of *gateway* that are served; none if it is not of *controller*."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from haptic_trio.gateway.listeners.port_rules import TOO_MANY, PortRules
+from haptic_trio.gateway.listeners.port_rules import TOO_MANY, TOO_MANY_OWN, PortRules
 from haptic_trio.gateway.listeners.ports import rejected_listeners, served_ports
 from haptic_trio.gateway.objects import name_of
 from haptic_trio.k8s.resource import Resource
@@ -102,3 +102,33 @@ def test_twenty_thousand_listeners_of_a_tenant_leave_the_shared_gateway_what_it_
     warned = {str(one.subject) for one in rendered.warnings if one.reason == "TooManyListeners"}
     assert warned
     assert all("greedy" in subject for subject in warned)
+
+
+def test_listener_sets_in_the_namespace_of_the_gateway_have_a_limit_of_their_own() -> None:
+    old, young = added("web", "a", 3, day=1), added("web", "b", 3, day=2)
+    other = added("peaceful", "p", 2, day=3)
+    stores = stores_of(gateway_class(), SHARED, old, young, other)
+    rules = PortRules.of(listeners=2, own_listeners=4)
+
+    assert hosts(stores, rules) == [
+        "*",
+        *("a0.web.test", "a1.web.test", "a2.web.test", "b0.web.test"),
+        *("p0.peaceful.test", "p1.peaceful.test"),
+    ]
+    (refused,) = rejected_listeners(SHARED, stores, CONTROLLER, rules)
+    assert (name_of(refused.owner), refused.count, refused.reason) == ("b", 2, TOO_MANY_OWN)
+    found = ListenerSetStatus(stores, CONTROLLER, rules).wanted(young)
+    assert conditions(found) == [("True", "Accepted"), *[("False", "TooManyListeners")] * 2]
+    assert found is not None
+    assert found["listeners"][1]["conditions"][0]["message"] == TOO_MANY_OWN
+
+
+def test_listeners_of_the_own_namespace_do_not_cost_others_more_than_the_limit() -> None:
+    site = Site()
+    site.put(SHARED, *(added("web", f"set{number}", 64, day=2) for number in range(20)))
+
+    rendered = site.render()
+
+    assert rendered.rejections == ()
+    entries = rendered.texts["maps/gateway-listeners.map"].text.splitlines()
+    assert sum(entry.endswith("/set") for entry in entries) == 1_000
