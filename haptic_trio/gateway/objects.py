@@ -1,7 +1,8 @@
 """Gateway API objects as plain data, and their lookup."""
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from haptic_trio.errors import HapticError
@@ -160,6 +161,19 @@ def bare_of(found: Sequence[Resource]) -> tuple[Resource, ...]:
 def bare_by_age(found: Sequence[Resource]) -> tuple[Resource, ...]:
     """Return the reduced objects of `bare_of`, the oldest first."""
     return tuple(sorted(bare_of(found), key=age_of))
+
+
+def by_namespace(found: Sequence[Resource]) -> Iterator[tuple[str, Sequence[Resource]]]:
+    """Yield each namespace of the objects *found*, which a lookup has ordered by namespace, with its objects.
+
+    It looks at few of the objects, however many a namespace has.
+    """
+    start = 0
+    while start < len(found):
+        namespace = namespace_of(found[start])
+        end = bisect_right(found, namespace, start, key=namespace_of)
+        yield namespace, found[start:end]
+        start = end
 
 
 def checked_name(text: str) -> str:

@@ -11,6 +11,7 @@ from haptic_trio.gateway.objects import (
     GatewayObjectError,
     Lookups,
     Resource,
+    by_namespace,
     derived,
     items_of,
     name_of,
@@ -74,7 +75,7 @@ def _permitted(kind: RouteKind, namespace: str, name: str, lookups: Lookups) -> 
 
 
 def _namespaces(routes: Sequence[Resource]) -> frozenset[str]:
-    return frozenset(map(namespace_of, routes))
+    return frozenset(namespace for namespace, _ in by_namespace(routes))
 
 
 def _retries(
@@ -95,9 +96,15 @@ class _Rules(msgspec.Struct, frozen=True):
     permitted: frozenset[str]
     """The namespaces of routes that may name it."""
 
+    def among(self, routes: Sequence[Resource]) -> Iterator[Resource]:
+        """Yield those of *routes* that may name it; others cost nothing, however many there are."""
+        for namespace, found in by_namespace(routes):
+            if namespace in self.permitted:
+                yield from found
+
     def rules(self, route: Resource) -> Iterator[Any]:
-        """Yield those of *route*."""
-        for rule in items_of(route, "spec", "rules") if namespace_of(route) in self.permitted else ():
+        """Yield those of *route*, which may name it."""
+        for rule in items_of(route, "spec", "rules"):
             if any(
                 (text_of(reference, "namespace") or namespace_of(route)) == self.namespace
                 and text_of(reference, "name") == self.name
@@ -119,14 +126,14 @@ class _NamedPlainly(_Rules, frozen=True):
     """Whether there is one that retries nothing; mostly the first one is."""
 
     def __call__(self, routes: Sequence[Resource]) -> bool:
-        return any(not retry.is_set for route in routes for retry in self.retries(route))
+        return any(not retry.is_set for route in self.among(routes) for retry in self.retries(route))
 
 
 class _Retries(_Rules, frozen=True):
     """How they retry, each way once."""
 
     def __call__(self, routes: Sequence[Resource]) -> tuple[Retry, ...]:
-        found = {retry.suffix: retry for route in routes for retry in self.retries(route) if retry.is_set}
+        found = {retry.suffix: retry for route in self.among(routes) for retry in self.retries(route) if retry.is_set}
         return tuple(found[suffix] for suffix in sorted(found))
 
 
@@ -135,7 +142,7 @@ class _Parents(_Rules, frozen=True):
 
     def __call__(self, routes: Sequence[Resource]) -> tuple[tuple[Resource, Retry], ...]:
         found: dict[tuple[str, ...], tuple[Resource, Retry]] = {}
-        for route in routes:
+        for route in self.among(routes):
             for retry in self.retries(route):
                 for parent in items_of(route, "spec", "parentRefs"):
                     namespace = text_of(parent, "namespace") or namespace_of(route)
