@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
+from haptic_trio.gateway.connection_headers import FRAMING, is_authority, is_connection_header
 from haptic_trio.gateway.expressions.check import Expression
 from haptic_trio.gateway.hostnames import is_hostname
 from haptic_trio.gateway.objects import (
@@ -21,6 +22,7 @@ from haptic_trio.gateway.objects import (
     text_of,
 )
 from haptic_trio.gateway.routes.backends import Backend, backends_of, endpoints_of, limit_of, resolve
+from haptic_trio.gateway.routes.binary_headers import HeaderChange
 from haptic_trio.gateway.routes.kinds import RouteKind
 from haptic_trio.gateway.routes.matches import Condition, Match, checked_path, checked_text, header_name
 
@@ -34,8 +36,6 @@ INVALID: Final = "!"
 """Name of an invalid backend: its requests are answered with 500."""
 REJECTED: Final = "x"
 """A directive: every request is answered with 500."""
-_FRAMING: Final = frozenset({"connection", "content-length", "transfer-encoding"})
-"""Headers that say where a message ends. With another value, what follows on the connection is read as a part of it."""
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 
@@ -166,19 +166,35 @@ def _cors(cors: Any) -> str:
 
 
 def _headers(modifier: Any, letter: str) -> Iterator[str]:
+    for change in _changes(modifier, is_request=letter == "h"):
+        value = [] if change.operation == "r" else [change.value]
+        yield encode(letter + change.operation, change.name, *value)
+
+
+def _changes(modifier: Any, *, is_request: bool) -> Iterator[HeaderChange]:
     for field, operation in (("set", "s"), ("add", "a")):
         for header in items_of(modifier, field):
-            name, value = _changed_header(text_of(header, "name")), checked_text(text_of(header, "value"))
-            yield encode(letter + operation, name, value)
+            change = HeaderChange(
+                operation, header_name(text_of(header, "name")), checked_text(text_of(header, "value"))
+            )
+            yield _checked_change(change, is_request=is_request)
     for name in items_of(modifier, "remove"):
-        yield encode(letter + "r", _changed_header(str(name)))
+        yield _checked_change(HeaderChange("r", header_name(str(name))), is_request=is_request)
 
 
-def _changed_header(name: str) -> str:
-    found = header_name(name)
-    if found in _FRAMING:
-        raise GatewayObjectError("a filter must not change Connection, Content-Length or Transfer-Encoding")
-    return found
+def _checked_change(change: HeaderChange, *, is_request: bool) -> HeaderChange:
+    if change.name in FRAMING or (change.operation != "r" and is_connection_header(change.name)):
+        raise GatewayObjectError(
+            f"filters: the header {change.name} cannot be changed: HAProxy sets it for each connection and message"
+        )
+    if change.name == "host" and is_request:
+        if change.operation != "s":
+            raise GatewayObjectError(
+                "filters: a request has the header Host exactly once; use set, or urlRewrite.hostname"
+            )
+        if not is_authority(change.value):
+            raise GatewayObjectError("filters: Host must be set to a host name, which a colon and a port may follow")
+    return change
 
 
 def _redirect(redirect: Any, match: Match) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
+from haptic_trio.gateway import connection_headers
 from haptic_trio.ingress.served import PATTERN_TAILS
 from haptic_trio.templating.filters.content import b64decode
 from haptic_trio.templating.filters.emit import EmitError, number_text
@@ -250,8 +251,17 @@ def header_names(value: Any, respelled: bool = False, others_of: Iterable[str] =
     ahead = "" if has_any_first else f"(?=[{regex_escape(''.join(sorted(first)))}])"
     nested = [name[2:] for name in names if name.startswith("x-")]
     patterns = [*_name_patterns(name for name in names if not name.startswith("x-"))]
-    patterns += [f"x[-_](?:{'|'.join(_name_patterns(nested))})"] if nested else []
-    return word(f"^{ahead}(?:{'|'.join(patterns)})$")
+    patterns += [f"x{_DASH}(?:{'|'.join(_name_patterns(nested))})"] if nested else []
+    patterns += [f"{_RESPELLED}(?:{'|'.join(_name_patterns(others))})"] if others else []
+    given_with = [regex_escape(name) for name in names if re.search("[^a-z0-9*-]", name)] if respelled else []
+    spelling = _RESPELLED if respelled else ""
+    spelling += f"(?!(?:{'|'.join(given_with)})$)" if given_with else ""
+    return word(f"^{spelling}{ahead}(?:{'|'.join(patterns)})$")
+
+
+def is_connection_header(value: Any) -> bool:
+    """Whether only HAProxy sets the header of this name, or applications may take it for the length of a message."""
+    return connection_headers.is_connection_header(_text(value, "is_connection_header"))
 
 
 def host_and_port(value: Any) -> Emitted:
@@ -374,5 +384,6 @@ VALUES: Final[dict[str, Callable[..., Any]]] = {
         byte_count, backreferences,
         unquoted, redirect_target, path_pattern, rewrite_target,
         origin_pattern, realm, cookie_path, header_names, host_and_port, htpasswd, password, passwords, under,
+        is_connection_header,
     )
 } | PATHS  # fmt: skip

@@ -247,6 +247,37 @@ def test_a_filter_cannot_change_where_a_message_ends(kind: str, change: str, nam
     assert is_rejected(wrong, stage(wrong, route("good", rule("/good"))))
 
 
+def changed(kind: str, change: str, name: str, value: str = "1") -> Resource:
+    changes = {change: [name] if change == "remove" else [{"name": name, "value": value}]}
+    return route("r", rule(filters=[{"type": f"{kind.title()}HeaderModifier", f"{kind}HeaderModifier": changes}]))
+
+
+@pytest.mark.parametrize("kind", ["request", "response"])
+@pytest.mark.parametrize("name", ["Upgrade", "TE", "trailer", "Keep-Alive", "Proxy-Connection", "HTTP2-Settings"])
+def test_a_filter_can_remove_headers_of_the_connection_but_not_set_them(kind: str, name: str) -> None:
+    found = {change: changed(kind, change, name) for change in ("set", "add", "remove")}
+
+    assert [change for change, one in found.items() if is_rejected(one, stage(one))] == ["set", "add"]
+
+
+@pytest.mark.parametrize("name", ["Content_Length", "content.length", "Transfer_Encoding"])
+def test_a_filter_sets_no_name_that_applications_take_for_a_length(name: str) -> None:
+    one = changed("request", "set", name)
+
+    assert is_rejected(one, stage(one))
+
+
+@pytest.mark.parametrize("name", ["Host", "hOST"])
+def test_a_request_keeps_one_host(name: str) -> None:
+    rejected = [changed("request", "add", name, "a.test"), changed("request", "remove", name)]
+    rejected += [changed("request", "set", name, value) for value in ("", "a b", "a/b", "a.test, b.test", "a:b")]
+    served = [changed("request", "set", name, value) for value in ("a.test", "A_b:8080", "[::1]:80")]
+    served += [changed("response", change, name) for change in ("set", "add", "remove")]
+
+    assert all(is_rejected(one, stage(one)) for one in rejected)
+    assert not any(is_rejected(one, stage(one)) for one in served)
+
+
 @settings(max_examples=50)
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_no_value_can_end_a_field_of_a_program(name: str, value: str) -> None:
