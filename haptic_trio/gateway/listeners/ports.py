@@ -73,6 +73,11 @@ class ServedPort(msgspec.Struct, frozen=True, kw_only=True):
         return any(listener.hostname == "*" for listener in self.listeners)
 
     @property
+    def has_wildcards(self) -> bool:
+        """Whether a known listener takes all hosts of a domain."""
+        return any(listener.hostname.startswith("*.") for listener in self.known)
+
+    @property
     def entry(self) -> str:
         """The name of the backend that leads to an inner frontend."""
         return f"gateway-entry::{self.name}"

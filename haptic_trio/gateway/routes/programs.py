@@ -1,8 +1,10 @@
 """Programs of the Lua action: lists of conditions, and the effects of a rule on a request. Data only.
 
 A list is `?` and candidates separated by `;`, each of them conditions
-separated by `&`, `>`, and a target. A rule is directives separated by `;`,
-each of them fields separated by `,`. Every value is percent-encoded.
+separated by `&`, `>`, and a target. `>` and a namespace follow a target that
+does not show the namespace of its route. A rule is directives separated by `;`,
+each of them fields separated by `,`. Every value is percent-encoded. A rule
+that begins with `hb` needs no Lua on HAProxy 3.4: see the snippet gateway-headers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +24,7 @@ from haptic_trio.gateway.objects import (
     text_of,
 )
 from haptic_trio.gateway.routes.backends import Backend, backends_of, endpoints_of, limit_of, resolve
-from haptic_trio.gateway.routes.binary_headers import HeaderChange
+from haptic_trio.gateway.routes.binary_headers import HeaderChange, binary_changes
 from haptic_trio.gateway.routes.kinds import RouteKind
 from haptic_trio.gateway.routes.matches import Condition, Match, checked_path, checked_text, header_name
 
@@ -99,7 +101,27 @@ def rule_text(route: Resource, rule: Any, match: Match, kind: RouteKind, lookups
     for each in backends:
         nested = ";".join([*_mirrors(route, each.filters, kind, lookups), *_filters(each.filters, match)])
         directives.append(encode("b", each.weight, INVALID if each.reason else each.name, nested))
+    headers = _headers_alone(filters, backends) if limit is None else ""
+    if headers and len(headers) + sum(len(one) + 1 for one in directives) <= MAX_PROGRAM:
+        directives.insert(0, headers)
     return checked_size(";".join(directives) or encode("b", 1, INVALID, ""))
+
+
+def _headers_alone(filters: Iterable[Any], backends: Sequence[Backend]) -> str:
+    """Return what HAProxy 3.4 executes instead of the rule; empty if the rule is more than changes of headers."""
+    types = {"RequestHeaderModifier": "requestHeaderModifier", "ResponseHeaderModifier": "responseHeaderModifier"}
+    if len(backends) != 1 or backends[0].reason or backends[0].weight < 1 or backends[0].filters:
+        return ""
+    changes: dict[str, list[HeaderChange]] = {field: [] for field in types.values()}
+    for item in filters:
+        field = types.get(text_of(item, "type"))
+        if field is None:
+            return ""
+        changes[field] += _changes(dig(item, field), is_request=field.startswith("request"))
+    found = [binary_changes(each) for each in changes.values()]
+    if not any(changes.values()) or None in found:
+        return ""
+    return encode("hb", *(text for each in found for text in each or ()), backends[0].name)
 
 
 def _filters(filters: Iterable[Any], match: Match) -> Iterator[str]:
