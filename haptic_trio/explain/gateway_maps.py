@@ -1,6 +1,7 @@
 """Route lookup of the library `gateway` in Python, equal to its snippet `gateway-body`.
 
-    gateway-listeners.map   <frontend>|<host>           which listener; `=` and a backend leads on to an inner frontend
+    gateway-listeners.map   <frontend>|<host>           which listener; `=` and a backend leads on to an inner frontend;
+                                                        `**` shortens the search of frontends, and is not read here
     gateway-exact.map       <listener>|<host>|<path>    matched as a whole
     gateway-prefix.map      <listener>|<host>|<path>/   the longest entry that begins the key wins
     gateway-rules.map       <key>                       what a rule does beside choosing a backend
@@ -34,7 +35,13 @@ class Hit(msgspec.Struct, frozen=True):
     entry: MapEntry
     target: str
     """A backend, or `=` and a key of `RULES`."""
-    is_conditional: bool
+    conditions: str = ""
+    """As in the map; see `conditions`."""
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether the route depends on more than host and path."""
+        return bool(self.conditions)
 
 
 class Visit(msgspec.Struct, frozen=True):
@@ -91,13 +98,37 @@ def _hits(maps: Mapping[str, RouteMap], listener: str, host: str, path: str) -> 
             if not found:
                 continue
             if not found[0].value.startswith("?"):
-                yield Hit(name, found[0], found[0].value, is_conditional=False)
+                yield Hit(name, found[0], found[0].value.partition(">")[0])
                 return
-            for candidate in found[0].value[1:].split(";"):
-                conditions, _, target = candidate.partition(">")
-                yield Hit(name, found[0], target, is_conditional=bool(conditions))
+            for conditions, target in _candidates(found[0].value):
+                yield Hit(name, found[0], target, conditions)
                 if not conditions:
                     return
+
+
+def _candidates(value: str) -> Iterator[tuple[str, str]]:
+    """Yield conditions and target of each candidate of a route that begins with `?`."""
+    for candidate in value[1:].split(";"):
+        conditions, target = candidate.split(">")[:2]
+        yield conditions, target
+
+
+def targets_of(value: str) -> Iterator[str]:
+    """Yield the targets of a route, whatever their conditions: backends, or `=` and a key of `RULES`."""
+    if value.startswith("?"):
+        yield from dict.fromkeys(target for _conditions, target in _candidates(value))
+    else:
+        yield value.partition(">")[0]
+
+
+def backends_of(maps: Mapping[str, RouteMap], target: str) -> Iterator[str]:
+    """Yield the backends that requests for *target* may reach; none if HAProxy answers them itself."""
+    if not target.startswith("="):
+        yield target
+        return
+    directives = _directives(maps, target)
+    if not any(fields[0] in {"x", "rd"} for fields in directives):
+        yield from (name for weight, name in _weighted(directives) if weight and name != _NONE)
 
 
 def outcomes(maps: Mapping[str, RouteMap], target: str) -> Iterator[str]:
@@ -105,14 +136,13 @@ def outcomes(maps: Mapping[str, RouteMap], target: str) -> Iterator[str]:
     if not target.startswith("="):
         yield f"backend {target}"
         return
-    known = maps[RULES].exact(target[1:])
-    directives = [part.split(",") for part in known[0].value.split(";")] if known else [["x"]]
+    directives = _directives(maps, target)
     if any(fields[0] == "x" for fields in directives):
         yield "the answer 500"
     elif any(fields[0] == "rd" for fields in directives):
         yield "a redirect"
     else:
-        backends = [(int(fields[1]), unquote(fields[2])) for fields in directives if fields[0] == "b"]
+        backends = _weighted(directives)
         total = sum(weight for weight, _ in backends)
         for weight, name in backends:
             if weight:
@@ -120,3 +150,12 @@ def outcomes(maps: Mapping[str, RouteMap], target: str) -> Iterator[str]:
                 yield f"{'the answer 500' if name == _NONE else f'backend {name}'}{share}"
         if not total:
             yield "the answer 500"
+
+
+def _directives(maps: Mapping[str, RouteMap], target: str) -> list[list[str]]:
+    known = maps[RULES].exact(target[1:])
+    return [part.split(",") for part in known[0].value.split(";")] if known else [["x"]]
+
+
+def _weighted(directives: list[list[str]]) -> list[tuple[int, str]]:
+    return [(int(fields[1]), unquote(fields[2])) for fields in directives if fields[0] == "b"]

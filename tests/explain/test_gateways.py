@@ -130,6 +130,13 @@ def test_the_narrowest_host_and_the_longest_prefix_win() -> None:
     assert hits("c.test", "/") == []
 
 
+def test_the_namespace_behind_a_target_is_no_part_of_it() -> None:
+    maps = maps_of(listeners="f|* any", prefix="any|a.test|/ ?m,GET>app>own;>rest>own;;any|*|/ app>own")
+
+    found = {host: [hit.target for visit in visits(maps, host, "/") for hit in visit.hits] for host in ("a.test", "b")}
+    assert found == {"a.test": ["app", "rest"], "b": ["app"]}
+
+
 @pytest.mark.haproxy
 def test_haproxy_agrees_with_the_explanation(tmp_path: Path) -> None:
     port = free_port()

@@ -91,6 +91,19 @@ ATTACKS = [
     Attack("query, 16 quadratic", by_query(*sixteen(QUADRATIC)), target="/?x=" + LONG),
     Attack("query, many parameters", by_query(*sixteen(QUADRATIC)), target="/?" + "&".join(["a"] * 7_000)),
 ]
+# Headers of these matches differ from those of the request at the end.
+CLOSE = "x" * 255
+ATTACKS += [
+    Attack(
+        f"no expression, headers of {size} bytes",
+        [
+            {"headers": [{"name": f"{CLOSE[:length]}{one}", "value": "1"} for one in "abcd"[: 1 + number % 4]]}
+            for number in range(8)
+        ],
+        headers=(f"{CLOSE[:length]}e: 1",) * (size // (length + 6)),
+    )
+    for size, length in ((600, 1), (3_500, 30), (3_500, 100))
+]
 REJECTED = [
     Attack("nested, 90 header values", by_header(*sixteen(NESTED)), headers=("x: " + "a" * 40,) * 90),
     Attack("body of a scan", by_header(*sixteen(SCANNED.format(30, "{}"))), headers=("x: " + "a" * 80,) * 90),

@@ -159,7 +159,16 @@ def _address(text: str) -> str:
 def backend_name(namespace: str, service: str, port: int) -> str:
     """Return the name of HAProxy's backend for *port* of a Service; it is unique."""
     # The form of the template function `ident` with a kind, so it never equals a backend name of an Ingress.
-    return f"gateway::{checked_name(namespace)}_{checked_name(service)}_{int(port)}"
+    return f"{_prefix(namespace)}{checked_name(service)}_{int(port)}"
+
+
+def foreign_owner(route: Resource, backend: str) -> str:
+    """Return the namespace of *route* if *backend* is one of another namespace; otherwise an empty text."""
+    return "" if backend.startswith(_prefix(namespace_of(route))) else namespace_of(route)
+
+
+def _prefix(namespace: str) -> str:
+    return f"gateway::{checked_name(namespace)}_"
 
 
 def backends_of(route: Resource, rule: Any, kind: RouteKind, lookups: Lookups) -> tuple[Backend, ...]:

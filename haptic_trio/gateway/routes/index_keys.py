@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from haptic_trio.gateway.objects import dig, items_of
+from haptic_trio.gateway.objects import dig, items_of, text_of
+from haptic_trio.gateway.routes.matches import REGEX
 from haptic_trio.jsonpath import Path
 
 
@@ -18,9 +19,15 @@ def _has_hostnames(route: Any) -> bool:
 
 
 def _path_of(match: Any) -> Any:
-    """Return what the map of paths has for *match*: the path of an HTTPRoute, the service of a GRPCRoute."""
-    path = dig(match, "path", "value")
-    return path if path is not None else dig(match, "method", "service")
+    """Return what the map of paths has for *match*: the path of an HTTPRoute, the service of a GRPCRoute.
+
+    None for a regular expression: all expressions of a host belong to one entry, that of the root.
+    """
+    for field, value in (("path", "value"), ("method", "service")):
+        found = dig(match, field, value)
+        if found is not None:
+            return None if text_of(match, field, "type") == REGEX else found
+    return None
 
 
 def find_retried_services(route: Any) -> list[Any]:
@@ -43,7 +50,7 @@ def find_parents_without_hostnames(route: Any) -> list[Any]:
 
 
 def find_parents_without_path(route: Any) -> list[Any]:
-    """Return the names of the parents of *route* if a rule of it has no match, or a match without a path."""
+    """Return the names of the parents of *route* if a rule has no match, or one without a path or by an expression."""
     for rule in items_of(route, "spec", "rules"):
         matches = items_of(rule, "matches")
         if not matches or any(_path_of(match) is None for match in matches):

@@ -37,13 +37,18 @@ class RouteKind(msgspec.Struct, frozen=True, kw_only=True):
     """Suffix of the names of its backends."""
 
     @property
+    def has_requests(self) -> bool:
+        """Whether it routes requests; other kinds route connections."""
+        return self.name in RIVALS
+
+    @property
     def by_host(self) -> str:
         """The store that finds routes by host name and path."""
         return f"{self.store}ByHost"
 
     @property
     def of_any_host(self) -> str:
-        """The store that finds routes without host names by path."""
+        """The store that finds routes without host names by the name of a parent and by path."""
         return f"{self.store}OfAnyHost"
 
     @property

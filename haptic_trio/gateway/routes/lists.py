@@ -21,29 +21,37 @@ class Candidate(msgspec.Struct, frozen=True):
     """Sort key by precedence."""
     number: tuple[int, int]
     """Numbers of the rule and of the match."""
+    owner: str = ""
+    """The namespace of the route, if the target is a backend of another namespace: the target does not show it."""
 
     @property
     def age(self) -> tuple[Any, ...]:
         """Sort key by age, then by rule and match."""
         return *age_of(self.route), *self.number
 
+    @property
+    def destination(self) -> str:
+        """The target, and the owner if the target does not show it."""
+        return f"{self.target}>{self.owner}" if self.owner else self.target
 
-def list_of(candidates: Iterable[Candidate]) -> tuple[str, tuple[Resource, ...]]:
+
+def list_of(candidates: Iterable[Candidate], *, is_wide: bool = False) -> tuple[str, tuple[Resource, ...]]:
     """Return the value of a path's entry for *candidates*, in order of precedence, and the routes that it omits.
 
     A list that is too long omits candidates and never fails: its writer has
-    other entries, which routes of other namespaces may need.
+    other entries, which routes of other namespaces may need. Entries of a wide
+    scope, which requests may reach after a list, name the owner of each target.
     """
     conditional: list[Candidate] = []
     last: list[str] = []
     for candidate in candidates:
         if not candidate.match.is_conditional:
             if not conditional:
-                return candidate.target, ()
-            last = [f">{candidate.target}"]
+                return candidate.destination if is_wide else candidate.target, ()
+            last = [f">{candidate.destination}"]
             break
         conditional.append(candidate)
-    texts = [f"{conditions_text(one.match)}>{one.target}" for one in conditional]
+    texts = [f"{conditions_text(one.match)}>{one.destination}" for one in conditional]
     # Each candidate costs a separator; the first one costs the question mark.
     costs = [len(text) + 1 for text in texts]
     room = MAX_PROGRAM - sum(len(text) + 1 for text in last)

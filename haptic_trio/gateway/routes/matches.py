@@ -42,9 +42,10 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.method or self.headers or self.params or self.path_expression)
 
     @property
-    def precedence(self) -> tuple[bool, int, int]:
+    def precedence(self) -> tuple[bool, bool, int, int]:
         """Sort key of matches with the same path; the smallest comes first."""
-        return not self.method, -len(self.headers), -len(self.params)
+        # Expressions have the key of the root, and say more about a path than the root does.
+        return not self.path_expression, not self.method, -len(self.headers), -len(self.params)
 
 
 def matches_of(rule: Any) -> tuple[Match, ...]:

@@ -5,7 +5,10 @@ Routes with a common key share one entry, which the oldest of them writes; the
 other routes with the key are found by host name and path.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from itertools import takewhile
+from typing import Any, Final
 
 import msgspec
 
@@ -15,8 +18,8 @@ from haptic_trio.gateway.objects import (
     GatewayObjectError,
     Lookups,
     Resource,
+    Same,
     age_of,
-    bare_by_age,
     derived,
     dig,
     items_of,
@@ -25,7 +28,8 @@ from haptic_trio.gateway.objects import (
     text_of,
 )
 from haptic_trio.gateway.routes.attachment import Attached, listeners_for
-from haptic_trio.gateway.routes.backends import backends_of
+from haptic_trio.gateway.routes.backends import backends_of, foreign_owner
+from haptic_trio.gateway.routes.claimants import Names, WantsOldest, counted, few
 from haptic_trio.gateway.routes.contenders import hostnames_of
 from haptic_trio.gateway.routes.kinds import Key, RouteKind
 from haptic_trio.gateway.routes.lists import Candidate, list_of
@@ -33,12 +37,16 @@ from haptic_trio.gateway.routes.matches import EXACT, PREFIX
 from haptic_trio.gateway.routes.programs import is_plain, rule_text
 from haptic_trio.gateway.routes.rules import ServedRule, served_rules
 
+_KNOWN: Final = 16
+"""Maximum number of lookups whose routes without host names are cached."""
+
 
 class Entry(msgspec.Struct, frozen=True):
     """A line of a map."""
 
     key: str
     value: str
+    """Empty if the route itself is omitted, since its namespace has too many older ones for the host and path."""
     omitted: tuple[Resource, ...] = ()
     """Routes with matches that have no room in the value."""
 
@@ -55,7 +63,7 @@ def entries(route: Resource, kind: RouteKind, path_kind: str, lookups: Lookups, 
             resolver = _Resolver(served, attached.listener, hostname, lookups)
             for path in paths:
                 value, omitted = resolver.value(route, Key(path_kind, hostname, path))
-                if value:
+                if value or omitted:
                     shown = f"{attached.listener.key}|{hostname or '*'}|{path}"
                     yield Entry(shown if path_kind == EXACT else shown + "/", value, omitted)
 
@@ -118,22 +126,43 @@ def _own_hostnames(route: Resource, attached: Attached) -> dict[str, str]:
     return own
 
 
+class _Source(msgspec.Struct, frozen=True):
+    """A lookup that finds routes by host name and path, or else by a parent."""
+
+    store: str
+    keys: tuple[str, ...]
+    section: str = ""
+    port: int = 0
+    """If not 0, only the routes without host names whose parent references may name a listener."""
+
+    def ask(self, lookups: Lookups, aspect: Callable[[Sequence[Resource]], Any]) -> Any:
+        """Return *aspect* of the routes that the lookup finds."""
+        meant = _WithoutHost(self.section, self.port, aspect) if self.port else aspect
+        return derived(lookups, self.store, meant, *self.keys)
+
+
 class _WithoutHost(msgspec.Struct, frozen=True):
-    """Lookup aspect: the routes without host names whose parent references may name a listener."""
+    """Lookup aspect: an aspect of the routes without host names whose parent references may name a listener."""
 
     section: str
     port: int
+    aspect: Callable[[Sequence[Resource]], Any]
 
-    def __call__(self, found: Sequence[Resource]) -> Sequence[Resource]:
-        return bare_by_age(
-            [route for route in found if not items_of(route, "spec", "hostnames") and self._is_meant(route)]
-        )
+    def __call__(self, found: Sequence[Resource]) -> Any:
+        return self.aspect(_meant(Same(found), self.section, self.port))
 
-    def _is_meant(self, route: Resource) -> bool:
-        return any(
-            text_of(reference, "sectionName") in ("", self.section) and dig(reference, "port") in (None, self.port)
+
+@lru_cache(maxsize=_KNOWN)
+def _meant(found: Same[Sequence[Resource]], section: str, port: int) -> Sequence[Resource]:
+    return tuple(
+        route
+        for route in found.found
+        if not items_of(route, "spec", "hostnames")
+        and any(
+            text_of(reference, "sectionName") in ("", section) and dig(reference, "port") in (None, port)
             for reference in items_of(route, "spec", "parentRefs")
         )
+    )
 
 
 class _Resolver:
@@ -149,8 +178,11 @@ class _Resolver:
     def value(self, route: Resource, key: Key) -> tuple[str, tuple[Resource, ...]]:
         """Return the value of the entry for *key*, and the routes that it omits.
 
-        The value is empty if another route than *route* writes it.
+        The value is empty if another route than *route* writes it, or if
+        *route* itself is omitted.
         """
+        if not self._counts(route, key):
+            return "", (route,)
         if self._is_taken(route, key):
             return "", ()
         own = namespace_of(route), name_of(route)
@@ -160,45 +192,66 @@ class _Resolver:
             if any(not candidate.match.is_conditional for candidate in candidates):
                 break
             candidates += self._candidates(self._routes(wider_key), wider_key)
-        return list_of(candidates)
+        return list_of(candidates, is_wide=not specificity(self._hostname)[0])
+
+    def _counts(self, route: Resource, key: Key) -> bool:
+        """Whether *route* is one of the oldest routes of its namespace with *key*."""
+        question, is_limited, others = Names.around(route), False, []
+        for source in self._sources(key):
+            found = source.ask(self._lookups, few)
+            if found is None:
+                omits, names = source.ask(self._lookups, question)
+                if name_of(route) in names:
+                    return True
+                is_limited |= omits
+            else:
+                others.append(found)
+        # Each route would search the lists of all: they are only searched if some routes are omitted.
+        own = namespace_of(route), name_of(route)
+        return not is_limited or any((namespace_of(one), name_of(one)) == own for routes in others for one in routes)
 
     def _is_taken(self, route: Resource, key: Key) -> bool:
         """Whether an older route has *key*. With very many such routes, each reads the oldest only."""
         age = age_of(route)
-        for rivals in self._sharing(key):
-            for rival in rivals:
-                if age_of(rival) >= age:
-                    break
-                if self._has(rival, key):
-                    return True
-        return False
+        return any(self._has_older(source, key, age) for source in self._sources(key))
+
+    def _has_older(self, source: _Source, key: Key, age: tuple[str, str, str]) -> bool:
+        rivals = source.ask(self._lookups, few)
+        if rivals is None:
+            oldest = source.ask(self._lookups, WantsOldest(self._kind.name))
+            if oldest is None or age_of(oldest.route) >= age:
+                return False
+            hostnames = self._served.hostnames_of(oldest.route, self._listener)
+            if self._hostname in hostnames and (key.path_kind, key.path) in oldest.paths:
+                return True
+            rivals = source.ask(self._lookups, counted)
+        return any(self._has(rival, key) for rival in takewhile(lambda one: age_of(one) < age, rivals))
 
     def _routes(self, key: Key) -> list[Resource]:
-        """Return all routes that have *key*."""
+        """Return all routes that have *key* and count."""
         found: dict[tuple[str, str], Resource] = {}
-        for routes in self._sharing(key):
-            for route in routes:
+        for source in self._sources(key):
+            routes = source.ask(self._lookups, few)
+            for route in source.ask(self._lookups, counted) if routes is None else routes:
                 found.setdefault((namespace_of(route), name_of(route)), route)
         return [route for route in found.values() if self._has(route, key)]
 
-    def _sharing(self, key: Key) -> Iterator[Sequence[Resource]]:
-        """Yield all routes that may have *key*, in several sequences, each with its oldest first."""
+    def _sources(self, key: Key) -> Iterator[_Source]:
+        """Yield the lookups that find the routes that may have *key*."""
+        owner = self._listener.owner
         for hostname in self._hostnames():
             for path in self._kind.spellings(key):
-                keys = (hostname, path) if hostname else (path,)
-                store = self._kind.by_host if hostname else self._kind.of_any_host
-                yield derived(self._lookups, store, bare_by_age, *keys)
+                if hostname:
+                    yield _Source(self._kind.by_host, (hostname, path))
+                else:
+                    yield _Source(self._kind.of_any_host, (owner, path))
         if key.path_kind == PREFIX and not key.path:
-            yield from self._without_path()
-
-    def _without_path(self) -> Iterator[Sequence[Resource]]:
-        """Yield the routes that cannot be found by path, and may be attached to the listener."""
-        store, listener = self._kind.without_path, self._listener
-        for hostname in self._hostnames():
-            if hostname:
-                yield derived(self._lookups, store, bare_by_age, listener.owner, hostname)
-            else:
-                yield derived(self._lookups, store, _WithoutHost(listener.name, listener.port), listener.owner)
+            # Routes that cannot be found by path, and may be attached to the listener.
+            for hostname in self._hostnames():
+                if hostname:
+                    yield _Source(self._kind.without_path, (owner, hostname))
+                else:
+                    yield _Source(self._kind.without_path, (owner,), self._listener.name, self._listener.port)
 
     def _hostnames(self) -> Iterator[str]:
         """Yield the host names of routes that match this host name on the listener."""
@@ -234,9 +287,10 @@ class _Resolver:
                         backends = backends_of(route, rule.source, self._kind, self._lookups)
                     plain = is_plain(rule.source, backends)
                     target = backends[0].name if plain else f"={_rule_key(route, self._kind, rule.number, position)}"
+                    owner = foreign_owner(route, target) if plain and self._kind.has_requests else ""
                     exact, length = specificity(own)
                     order = (not exact, -length, match.precedence, age_of(route), rule.number, position)
-                    found.append(Candidate(match, target, route, order, (rule.number, position)))
+                    found.append(Candidate(match, target, route, order, (rule.number, position), owner))
         return sorted(found, key=lambda candidate: candidate.order)
 
 

@@ -138,12 +138,26 @@ def _matches(route: Resource, kind: RouteKind) -> Iterator[tuple[Match, ...] | s
             continue
         expressions += count
         try:
-            matches = kind.matches(rule)
-            for match in matches:
-                checked_size(conditions_text(match), MAX_CONDITIONS)
-            yield matches
+            yield _checked_matches(rule, kind)
         except GatewayObjectError as error:
             yield str(error)
+
+
+def _checked_matches(rule: Any, kind: RouteKind) -> tuple[Match, ...]:
+    matches = kind.matches(rule)
+    for match in matches:
+        checked_size(conditions_text(match), MAX_CONDITIONS)
+    return matches
+
+
+def certain_paths(route: Resource, kind: RouteKind) -> Iterator[tuple[str, str]]:
+    """Yield kind and path of matches of *route* that are served whatever other objects there are; no expressions."""
+    for _, rule in rules_of(route):
+        if _is_simple(rule) and not expression_count(rule):
+            try:
+                yield from ((match.path_kind, match.path) for match in _checked_matches(rule, kind))
+            except GatewayObjectError:
+                continue
 
 
 def dropped_text(faults: list[RuleFault]) -> str:

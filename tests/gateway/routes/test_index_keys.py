@@ -10,10 +10,26 @@ from hypothesis import strategies as st
 from haptic_trio.gateway.routes.index_keys import ROUTE_KEYS
 
 names = st.sampled_from("abc")
+REGEX = "RegularExpression"
 path_matches = st.sampled_from(
-    [{}, {"headers": []}, {"path": {}}, {"path": {"value": "/a"}}, {"path": {"value": "/b"}}]
+    [
+        {},
+        {"headers": []},
+        {"path": {}},
+        {"path": {"value": "/a"}},
+        {"path": {"type": "Exact", "value": "/b"}},
+        {"path": {"type": REGEX, "value": "/c"}},
+    ]
 )
-method_matches = st.sampled_from([{}, {"method": {}}, {"method": {"service": "s"}}, {"method": {"method": "m"}}])
+method_matches = st.sampled_from(
+    [
+        {},
+        {"method": {}},
+        {"method": {"service": "s"}},
+        {"method": {"method": "m"}},
+        {"method": {"type": REGEX, "service": "s"}},
+    ]
+)
 
 
 def rules(matches: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -29,23 +45,28 @@ def routes(matches: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.fixed_dictionaries({"metadata": st.just({"name": "r", "namespace": "n"}), "spec": spec})
 
 
-def query(path: str) -> dict[str, str]:
+def query(field: str, value: str) -> dict[str, str]:
+    by_path = f"@.{field}.{value} && @.{field}.type != '{REGEX}'"
     return {
         "route_retried_services()": "$.spec.rules[?@.retry].backendRefs[*].name",
-        "route_paths_of_any_host()": f"$[?@.rules && !@.hostnames[0]].rules[*].matches[*].{path}",
+        "route_paths_of_any_host()": f"$[?@.rules && !@.hostnames[0]].rules[*].matches[?{by_path}].{field}.{value}",
         "route_parents_without_hostnames()": "$[?@.parentRefs && !@.hostnames[0]].parentRefs[*].name",
         "route_parents_without_path()": f"$[?count(@.rules[?!@.matches[0]]) > 0"
-        f" || count(@.rules[*].matches[?!@.{path}]) > 0].parentRefs[*].name",
+        f" || count(@.rules[*].matches[?!({by_path})]) > 0].parentRefs[*].name",
     }
 
 
 @pytest.mark.parametrize("key", sorted(ROUTE_KEYS))
-@pytest.mark.parametrize(("path", "matches"), [("path.value", path_matches), ("method.service", method_matches)])
+@pytest.mark.parametrize(
+    ("path", "matches"), [(("path", "value"), path_matches), (("method", "service"), method_matches)]
+)
 @given(data=st.data())
-def test_key_has_the_values_of_its_jsonpath(key: str, path: str, matches: st.SearchStrategy[Any], data: Any) -> None:
+def test_key_has_the_values_of_its_jsonpath(
+    key: str, path: tuple[str, str], matches: st.SearchStrategy[Any], data: Any
+) -> None:
     route = data.draw(routes(matches))
 
-    assert ROUTE_KEYS[key].find(route) == [node.value for node in jsonpath_rfc9535.finditer(query(path)[key], route)]
+    assert ROUTE_KEYS[key].find(route) == [node.value for node in jsonpath_rfc9535.finditer(query(*path)[key], route)]
 
 
 @pytest.mark.parametrize("key", sorted(ROUTE_KEYS))

@@ -64,3 +64,14 @@ def test_the_longest_match_has_room_with_the_longest_targets() -> None:
 
     assert len(value) <= MAX_PROGRAM
     assert not omitted
+
+
+def test_a_target_of_another_namespace_is_followed_by_the_owner_of_its_route() -> None:
+    one = route("r", namespace="own")
+    found = [
+        Candidate(match, "gateway::app_web_80", one, (), (0, 0), "own") for match in (Match(method="GET"), Match())
+    ]
+
+    assert list_of(found)[0] == "?m,GET>gateway::app_web_80>own;>gateway::app_web_80>own"
+    assert list_of(found[1:])[0] == "gateway::app_web_80"
+    assert list_of(found[1:], is_wide=True)[0] == "gateway::app_web_80>own"

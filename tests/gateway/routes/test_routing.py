@@ -129,6 +129,24 @@ def test_grpc_expressions_are_those_of_service_and_method() -> None:
     assert not re.fullmatch(pattern, "/a")
 
 
+@pytest.mark.parametrize(("kind", "day"), [("HTTPRoute", 1), ("HTTPRoute", 9), ("GRPCRoute", 1), ("GRPCRoute", 9)])
+def test_expressions_of_several_routes_are_candidates_of_one_entry(kind: str, day: int) -> None:
+    def one(name: str, day: int, text: str) -> Resource:
+        regex = {"type": "RegularExpression"}
+        http, grpc = {"path": {**regex, "value": f"/{text}"}}, {"method": {**regex, "service": text}}
+        matches = [http if kind == "HTTPRoute" else grpc]
+        created = f"2026-01-{day:02}T00:00:00Z"
+        return route(name, rule(matches=matches, to=name), kind=kind, created=created, hostnames=["a.test"])
+
+    everything = route("all", rule(to="all"), kind=kind, created=f"2026-01-{day:02}T00:00:00Z", hostnames=["a.test"])
+    stores = stage(one("x", 2, "x+"), one("y", 3, "y+"), everything, *map(service, ("x", "y", "all")))
+
+    ((key, value),) = table(stores).items()
+
+    assert key == "web/gw/http|a.test|/"
+    assert re.findall(r">gateway::web_(\w+?)_80", value) == ["x", "y", "all"]
+
+
 def test_a_request_that_meets_no_condition_falls_back_to_shorter_prefixes() -> None:
     conditional = rule(matches=[{"path": {"type": "PathPrefix", "value": "/a/b"}, "method": "GET"}], to="new")
     stores = stage(route("r", rule("/a", to="app"), conditional), route("s", rule("/")), service("new"))

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from haptic_trio.gateway.expressions.check import Expression, expression
 from haptic_trio.gateway.routes import matches
+from haptic_trio.gateway.routes.claimants import MOST_ROUTES
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Stores
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.templating.incremental.recorder import current_recorder
 from haptic_trio.validation_tests.fixtures import make_stores
-from tests.gateway.crowd import HOST, crowd, open_gateway, shop
+from tests.gateway.crowd import HOST, conditional, crowd, open_gateway, shop
 from tests.gateway.objects import gateway, gateway_class, made, plural_of, route, rule, service
 from tests.support.components.rendering import library_config
 
@@ -237,6 +238,45 @@ def test_routes_add_no_backends_to_a_service_that_they_may_not_name() -> None:
     site.put(made("ReferenceGrant", "open", namespace="victim", spec=granted))
 
     assert backends() == ["gateway::victim_app_80", "gateway::victim_app_80_retry3_500"]
+
+
+@pytest.mark.parametrize("day", [1, 28], ids=["older", "younger"])
+def test_very_many_routes_of_a_namespace_cost_other_namespaces_little(day: int) -> None:
+    site = Site()
+    site.put(open_gateway(), service(namespace="victim"), service(namespace="attacker"), shop("victim"))
+    rivals = crowd(day, MOST_ROUTES + 100)
+    site.put(*rivals)
+    omitted = {warning.subject.name for warning in site.render().warnings if "older routes" in warning.message}
+    assert len(omitted) == 100
+    assert {warning.reason for warning in site.render().warnings} == {"FieldWithoutEffect"}
+
+    changed = shop("victim")
+    changed["spec"]["rules"][0] = conditional("gamma")
+    site.put(changed)
+    rendered = site.render()
+
+    assert "h,x-version,gamma>gateway::victim_app_80" in list_in(rendered)
+    # The route in three maps, and the one that has written the list.
+    assert rendered.fragments_rendered <= 4
+
+    # The next one takes the place of a deleted one; only routes of one block and two more are concerned.
+    site.remove(next(one for one in rivals if one["metadata"]["name"] not in omitted and one is not rivals[0]))
+    rendered = site.render()
+    assert len({one.subject.name for one in rendered.warnings if "older routes" in one.message}) == 99
+    assert rendered.fragments_rendered < 60
+
+
+def test_routes_without_hosts_of_other_gateways_are_no_rivals() -> None:
+    site = Site()
+    site.put(open_gateway(), gateway("other", {"name": "http", "port": 81, "protocol": "HTTP"}))
+    site.put(
+        *(route(f"r{number}", rule("/"), parents=[{"name": "other"}]) for number in range(40)), route("own", rule("/"))
+    )
+    site.render()
+
+    site.put(route("own", rule("/"), parents=[{"name": "gw"}, {"name": "gone"}]))
+
+    assert site.render().fragments_rendered == 3
 
 
 def list_in(rendered: Rendered) -> list[str]:
