@@ -11,8 +11,11 @@ from haptic_trio.explain.site import Site
 from haptic_trio.haproxy.model import FileKind
 
 
-class _GatewayMaps(msgspec.Struct, frozen=True):
+class GatewayMaps(msgspec.Struct, frozen=True):
+    """Routing maps of Gateways of one render."""
+
     paths: dict[str, str]
+    """Paths of the files, by name of the map."""
     maps: dict[str, RouteMap]
 
 
@@ -21,7 +24,7 @@ def gateway_notes(site: Site, host: str, path: str) -> Iterator[str]:
 
     Without a *path*, only the listeners are named.
     """
-    known = _maps_of(site)
+    known = gateway_maps_of(site)
     if known is not None:
         for visit in visits(known.maps, host, path or "/"):
             place = f"frontend {visit.frontend}"
@@ -31,7 +34,8 @@ def gateway_notes(site: Site, host: str, path: str) -> Iterator[str]:
             yield f"{taken}, {_routes(site, known, visit)}" if path else taken
 
 
-def _maps_of(site: Site) -> _GatewayMaps | None:
+def gateway_maps_of(site: Site) -> GatewayMaps | None:
+    """Return the maps of the library `gateway`; None if the configuration does not have all of them."""
     paths = {
         posixpath.basename(file.path): file.path
         for file in site.files.values()
@@ -39,22 +43,22 @@ def _maps_of(site: Site) -> _GatewayMaps | None:
     }
     if paths.keys() != MAPS:
         return None
-    known: _GatewayMaps | None = site.memo.get("gateways")
+    known: GatewayMaps | None = site.memo.get("gateways")
     if known is None:
         # Only names of frontends, hosts, listeners and backends, none of which derives from a Secret.
         maps = {name: RouteMap(tuple(read_entries(site.texts[path].text))) for name, path in paths.items()}
-        known = site.memo["gateways"] = _GatewayMaps(paths, maps)
+        known = site.memo["gateways"] = GatewayMaps(paths, maps)
     return known
 
 
-def _routes(site: Site, known: _GatewayMaps, visit: Visit) -> str:
+def _routes(site: Site, known: GatewayMaps, visit: Visit) -> str:
     routes = [_route(site, known, hit) for hit in visit.hits]
     if not visit.hits or visit.hits[-1].is_conditional:
         routes.append("no route")
     return "; else ".join(routes)
 
 
-def _route(site: Site, known: _GatewayMaps, hit: Hit) -> str:
+def _route(site: Site, known: GatewayMaps, hit: Hit) -> str:
     path = known.paths[hit.map]
     maker = site.made_by(path, site.texts[path].origin_of(hit.entry.line)).object
     place = f"{path}:{hit.entry.line}" + (f", {maker}" if maker is not None else "")

@@ -61,6 +61,16 @@ def why_foreign(site: Site, ingress: Resource) -> str:
     return f"its class is {given}; {served}"
 
 
+def paths_of(resource: Resource) -> Iterator[tuple[str, str]]:
+    """Yield the hosts and paths that *resource*, an Ingress or a route of a Gateway, asks for; `/` for whole hosts."""
+    for rule in items_of(resource, "spec", "rules"):
+        for one in items_of(rule, "http", "paths"):
+            yield text_of(rule, "host").lower(), text_of(one, "path").rstrip("/") or "/"
+    for host in items_of(resource, "spec", "hostnames"):
+        if isinstance(host, str):
+            yield host.lower(), "/"
+
+
 def _paths_at(ingress: Resource, host: str) -> Iterator[str]:
     """Yield the paths of *ingress* for *host*, with their types."""
     for rule in items_of(ingress, "spec", "rules"):
