@@ -1,8 +1,7 @@
 """Messages that components send to each other; each describes an event, in the past tense.
 
-Messages are immutable and carry no more than their receivers need. Times
-named `seen`, `scheduled` and `started` are clock times of Trio; `started` is
-the start of the reconciliation. `channels` has the topology.
+Messages are immutable and carry no more than their receivers need. Times named `seen`, `scheduled` and `started`
+are clock times of Trio; `started` is the start of the reconciliation. `channels` has the topology.
 """
 
 import math
@@ -94,7 +93,7 @@ class DriftSuspected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReconcileTriggered(msgspec.Struct, frozen=True, kw_only=True):
-    """A reconciliation should run now."""
+    """A reconciliation should run now; *objects* are the first changed ones."""
 
     correlation: str
     reason: Reason
@@ -102,6 +101,7 @@ class ReconcileTriggered(msgspec.Struct, frozen=True, kw_only=True):
     """Number of changes that it covers; 0 if it was triggered by something else."""
     seen: float = 0.0
     """Clock time of the first of these changes, or, without changes, of the trigger."""
+    objects: tuple[ResourceRef, ...] = ()
 
 
 class ReconcileStarted(msgspec.Struct, frozen=True, kw_only=True):
@@ -320,10 +320,7 @@ class InstanceFailed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """State of all deployments, complete in each message, so that readers of the newest one miss nothing.
-
-    A deployment is named by the clock time at which it was scheduled.
-    """
+    """State of all deployments, complete in each message; a deployment is named by the clock time of its schedule."""
 
     held: tuple[str, ...] = ()
     """Endpoints that hold back a change because they may not reload."""

@@ -103,6 +103,8 @@ class CycleView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     changes: int = 0
     seen: float | None = None
     """Time of its first change; the debouncer holds it until `triggered`."""
+    objects: tuple[str, ...] = ()
+    """The first changed objects, as `kind namespace/name`."""
     triggered: float | None = None
     started: float | None = None
     render: float = 0.0
@@ -116,6 +118,18 @@ class CycleView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     outcome: str = ""
     """Empty while it runs, then an outcome, or `failed in` and a phase."""
     ended: float | None = None
+
+
+class ReloadView(msgspec.Struct, frozen=True, kw_only=True):
+    """A deployment that reloaded an instance."""
+
+    at: float
+    """Clock time."""
+    correlation: str
+    reasons: tuple[str, ...] = ()
+    """Changes that no runtime operation could make."""
+    objects: tuple[str, ...] = ()
+    """The first objects whose changes caused its cycle, as `kind namespace/name`."""
 
 
 class InstanceView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -135,6 +149,9 @@ class InstanceView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Changes that wait for a reload."""
     error: str = ""
     """Error of the latest deployment; empty after a success."""
+    reloads: int = 0
+    """Deployments with a reload since the controller was started."""
+    last_reload: ReloadView | None = None
 
 
 class ComponentView(msgspec.Struct, frozen=True, kw_only=True):

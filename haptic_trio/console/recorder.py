@@ -13,11 +13,13 @@ import msgspec
 import trio
 
 from haptic_trio import messages as m
-from haptic_trio.console.protocol import EventView, InstanceView, StageView
+from haptic_trio.console.protocol import EventView, InstanceView, ReloadView, StageView
+from haptic_trio.k8s.resource import ResourceRef
 
 MOST_EVENTS = 1000
 MOST_INSTANCES = 1000
 MOST_SOURCES = 100
+MOST_OBJECTS = 10
 
 Story: TypeAlias = Callable[[Any], tuple[str, str, dict[str, Any]]]
 """Returns level, message and fields of an event."""
@@ -110,11 +112,12 @@ class Recorder:
             case m.InstanceDeployed():
                 self._put_deployed(event, now)
             case m.InstanceFailed():
-                known = self.instances.get(event.endpoint)
-                generation = known.generation if known is not None else ""
+                known = self.instances.get(event.endpoint, InstanceView(name=event.endpoint))
                 self.instances[event.endpoint] = InstanceView(
                     name=event.endpoint,
-                    generation=generation,
+                    generation=known.generation,
+                    reloads=known.reloads,
+                    last_reload=known.last_reload,
                     correlation=event.correlation,
                     at=now,
                     seconds=event.seconds,
@@ -138,6 +141,15 @@ class Recorder:
         result = event.result
         if result.endpoint not in self.instances and len(self.instances) >= MOST_INSTANCES:
             return
+        known = self.instances.get(result.endpoint, InstanceView(name=result.endpoint))
+        last_reload = known.last_reload
+        if result.reloaded:
+            last_reload = ReloadView(
+                at=now,
+                correlation=event.correlation,
+                reasons=result.reasons,
+                objects=self._objects_of(event.correlation),
+            )
         self.instances[result.endpoint] = InstanceView(
             name=result.endpoint,
             generation=self._generation[:12],
@@ -148,7 +160,26 @@ class Recorder:
             reloaded=result.reloaded,
             reasons=result.reasons,
             held=result.held,
+            reloads=known.reloads + result.reloaded,
+            last_reload=last_reload,
         )
+
+    def _objects_of(self, correlation: str) -> tuple[str, ...]:
+        """Return the names of the first objects whose changes the cycle *correlation* covers.
+
+        It also covers the triggers that waited while the cycle before it ran.
+        """
+        found: list[tuple[ResourceRef, ...]] = []
+        is_inside = False
+        for entry in reversed(self._entries):
+            match entry.event:
+                case m.ReconcileStarted() as event:
+                    if is_inside:
+                        break
+                    is_inside = event.correlation == correlation
+                case m.ReconcileTriggered() as event if is_inside:
+                    found.append(event.objects)
+        return tuple(dict.fromkeys(str(ref) for refs in reversed(found) for ref in refs))[:MOST_OBJECTS]
 
     def _put_problems(self, event: m.ProblemsReported) -> None:
         self.problems.pop(event.source, None)
@@ -193,8 +224,9 @@ def _light(event: msgspec.Struct) -> msgspec.Struct:
                 "generation": event.generation.id[:12],
                 **{f"{name}_ms": round(getattr(phases, name) * 1000, 1) for name in ("render", "parse", "check")},
             }
-            is_valid = isinstance(event, m.ConfigValidated)
-            level, text = ("info", "configuration validated") if is_valid else ("debug", "configuration prepared")
+            level, text = "debug", "configuration prepared"
+            if isinstance(event, m.ConfigValidated):
+                level, text = "info" if event.warnings else "debug", "configuration validated"
             kind = type(event).__name__
             return Lightened(kind=kind, story=(level, text, fields), correlation=event.correlation, phases=phases)
         case m.DeploymentScheduled():

@@ -27,6 +27,7 @@ def _take(cycle: dict[str, Any], entry: Entry) -> None:
     match entry.event:
         case m.ReconcileTriggered() as event:
             cycle.update(seen=event.seen, triggered=entry.at, reason=event.reason.value, changes=event.changes)
+            cycle["objects"] = tuple(map(str, event.objects))
         case m.ReconcileStarted() as event:
             cycle.update(started=entry.at, reason=event.reason.value, changes=event.changes)
         case m.ConfigRendered() as event:

@@ -8,11 +8,13 @@ Index synchronisation and suspected drift do not wait.
 from collections.abc import Callable
 from contextlib import suppress
 from math import inf
+from typing import Final
 
 import trio
 
 from haptic_trio.channels import AttemptDue, Change, EventBuffer
 from haptic_trio.heartbeat import Pulse
+from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.messages import (
     DriftSuspected,
     HttpContentChanged,
@@ -21,6 +23,9 @@ from haptic_trio.messages import (
     ReconcileTriggered,
     ResourceChanged,
 )
+
+MOST_NAMED: Final = 10
+"""Objects that a trigger names."""
 
 
 class Debounce:
@@ -83,12 +88,16 @@ async def run_debouncer(
     Takes ownership of both channel ends.
     """
     debounce = Debounce(interval)
+    named: dict[ResourceRef, None] = {}
 
     async def trigger(reason: Reason) -> None:
         now = trio.current_time()
         seen = debounce.first if debounce.pending else now
         taken = debounce.trigger(now)
-        message = ReconcileTriggered(correlation=next_correlation(), reason=reason, changes=taken, seen=seen)
+        message = ReconcileTriggered(
+            correlation=next_correlation(), reason=reason, changes=taken, seen=seen, objects=tuple(named)
+        )
+        named.clear()
         events.record(message)
         await triggers.send(message)
 
@@ -107,8 +116,10 @@ async def run_debouncer(
                         pass
                     case ResourceChanged():
                         debounce.add_change(trio.current_time())
+                        named |= dict.fromkeys(change.refs[: MOST_NAMED - len(named)])
                     case IndexSynchronized():
                         debounce.drop_pending()
+                        named.clear()
                         await trigger(Reason.SYNCHRONIZED)
                     case HttpContentChanged() | AttemptDue():
                         debounce.add_change(trio.current_time())

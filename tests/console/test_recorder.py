@@ -8,9 +8,12 @@ import pytest
 
 from haptic_trio import messages as m
 from haptic_trio.commentator import STORIES
+from haptic_trio.console.protocol import ReloadView
 from haptic_trio.console.recorder import MOST_EVENTS, Recorder
 from haptic_trio.console.timeline import cycles_of
+from haptic_trio.dataplane.endpoint import SyncResult
 from haptic_trio.errors import Problem
+from haptic_trio.k8s.resource import ResourceRef
 from tests.support.components.endpoints import generation
 from tests.support.messages import example_of
 
@@ -45,6 +48,17 @@ def test_every_message_becomes_an_event_that_json_can_hold(kind: type[msgspec.St
     assert (event.number, event.kind) == (1, kind.__name__)
     assert event.text
     assert json.loads(msgspec.json.encode(event))["fields"] is not None
+
+
+@pytest.mark.parametrize("warnings", [(), (Problem(message="odd"),)])
+def test_events_have_the_level_of_their_log_line(warnings: tuple[Problem, ...]) -> None:
+    record = recorder()
+    events = [msgspec.structs.replace(example_of(m.ConfigValidated), warnings=warnings), example_of(m.ConfigPrepared)]
+
+    for event in events:
+        record.observe(event)
+
+    assert [event.level for event in record.events()] == [STORIES[type(event)](event)[0] for event in events]
 
 
 def test_only_the_newest_events_are_kept_and_numbers_count_all() -> None:
@@ -120,6 +134,41 @@ def test_cycle_is_put_together_from_its_events() -> None:
     assert (cycle.ended, cycle.outcome) == (107, "deployed")
     assert (cycle.render, cycle.parse, cycle.check, cycle.deploy_seconds) == (0.2, 0.1, 0.3, 2)
     assert (cycle.changes, cycle.rendered, cycle.reused) == (3, 1, 9)
+
+
+def test_instance_keeps_its_last_reload_and_the_objects_that_caused_it() -> None:
+    record = recorder(clock := Clock())
+    web, more = ResourceRef("Ingress", "default", "web"), ResourceRef("Service", "default", "more")
+
+    def trigger(correlation: str, *objects: ResourceRef) -> None:
+        record.observe(
+            m.ReconcileTriggered(correlation=correlation, reason=m.Reason.CHANGED, changes=1, objects=objects)
+        )
+
+    def deploy(correlation: str, *reasons: str) -> None:
+        result = SyncResult(endpoint="local-1", changed=True, reloaded=bool(reasons), reasons=reasons)
+        record.observe(m.InstanceDeployed(correlation=correlation, result=result))
+
+    trigger("1-1", ResourceRef("Ingress", "default", "first"))
+    record.observe(m.ReconcileStarted(correlation="1-1", reason=m.Reason.CHANGED, changes=1))
+    # Both wait while the first cycle runs: one cycle covers them.
+    trigger("1-2", web)
+    trigger("1-3", more)
+    record.observe(m.ReconcileStarted(correlation="1-3", reason=m.Reason.CHANGED, changes=1))
+    trigger("1-4", ResourceRef("Ingress", "default", "later"))
+    deploy("1-3", "frontend https added")
+    clock.now += 5
+    deploy("1-4")
+    record.observe(m.InstanceFailed(correlation="1-5", endpoint="local-1", error="unreachable", seconds=1.0))
+
+    instance = record.instances["local-1"]
+    assert (instance.reloads, instance.reloaded) == (1, False)
+    assert instance.last_reload == ReloadView(
+        at=100.0,
+        correlation="1-3",
+        reasons=("frontend https added",),
+        objects=("Ingress default/web", "Service default/more"),
+    )
 
 
 def test_reported_problems_go_when_they_are_solved() -> None:

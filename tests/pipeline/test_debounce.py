@@ -52,6 +52,7 @@ async def test_first_change_triggers_at_once(nursery: trio.Nursery, autojump_clo
     trigger = await triggers.receive()
 
     assert (trigger.reason, trigger.changes) == (Reason.CHANGED, 1)
+    assert trigger.objects == CHANGE.refs
     assert trio.current_time() == 0
 
 
