@@ -13,6 +13,7 @@ from haptic_trio.config.templates import MAIN_TEMPLATE, template_set
 from haptic_trio.console.protocol import ConfigLine, ConfigPage, DiffLine, DiffPage
 from haptic_trio.errors import HapticError
 from haptic_trio.explain.answers import to_json
+from haptic_trio.explain.requests import RequestMatch, RequestQuestion, match_request
 from haptic_trio.explain.resolve import explain
 from haptic_trio.explain.search import search
 from haptic_trio.explain.site import Site, hidden
@@ -105,22 +106,27 @@ class Configuration:
 
     async def explain(self, target: str) -> Any:
         """Return the explanation of *target*; raises `NotNowError` and `TargetError`."""
-        return await self._ask(partial(_explain, target=target))
+        return await self.consult(partial(_explain, target=target))
+
+    async def match(self, question: RequestQuestion) -> RequestMatch:
+        """Return what the request of *question* matches; raises `NotNowError` and `TargetError`."""
+        return await self.consult(partial(_match, question=question))
 
     async def search(self, text: str) -> Any:
         """Return the lines of all files that contain *text*; raises `NotNowError`."""
-        return await self._ask(partial(_search, text=text))
+        return await self.consult(partial(_search, text=text))
 
     async def view(self, path: str = MAIN_TEMPLATE) -> View:
         """Return the newest text of *path*; the view of haproxy.cfg is kept. Raises `NotNowError`."""
-        view = await self._ask(partial(_make_view, path=path, known=self._view))
+        view = await self.consult(partial(_make_view, path=path, known=self._view))
         if path == MAIN_TEMPLATE and view is not self._view:
             if self._view is not None and self._view.lines != view.lines:
                 self._former = self._view
             self._view = view
         return view
 
-    async def _ask(self, ask: Callable[[Source, Rendered, Provenance], T]) -> T:
+    async def consult(self, ask: Callable[[Source, Rendered, Provenance], T]) -> T:
+        """Return the result of *ask*, which runs in a worker thread, on the newest render; raises `NotNowError`."""
         source = self._source()
         if source is None:
             raise NotNowError("no iteration is running, or it is still starting; retry soon")
@@ -175,7 +181,7 @@ def _make_view(source: Source, rendered: Rendered, provenance: Provenance, *, pa
         return known
     if path not in rendered.texts:
         raise NotNowError(f"no file {path!r}")
-    site = _site(source, rendered, provenance)
+    site = site_for(source, rendered, provenance)
     lines = site.lines_of(path)
     makers: list[str] = []
     secrets: list[int] = []
@@ -195,14 +201,19 @@ def _make_view(source: Source, rendered: Rendered, provenance: Provenance, *, pa
 
 
 def _explain(source: Source, rendered: Rendered, provenance: Provenance, *, target: str) -> Any:
-    return to_json(explain(_site(source, rendered, provenance, parsed=True), target))
+    return to_json(explain(site_for(source, rendered, provenance, parsed=True), target))
+
+
+def _match(source: Source, rendered: Rendered, provenance: Provenance, *, question: RequestQuestion) -> RequestMatch:
+    return match_request(site_for(source, rendered, provenance, parsed=True), question)
 
 
 def _search(source: Source, rendered: Rendered, provenance: Provenance, *, text: str) -> Any:
-    return to_json(search(_site(source, rendered, provenance), text))
+    return to_json(search(site_for(source, rendered, provenance), text))
 
 
-def _site(source: Source, rendered: Rendered, provenance: Provenance, *, parsed: bool = False) -> Site:
+def site_for(source: Source, rendered: Rendered, provenance: Provenance, *, parsed: bool = False) -> Site:
+    """Return what explanations of *rendered* need; with *parsed*, also its sections."""
     config = None
     if parsed:
         try:

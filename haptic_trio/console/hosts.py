@@ -40,6 +40,12 @@ class Hosts:
         return name == _LOCAL or name.endswith(f".{_LOCAL}") or name in self._names or _is_address(name)
 
 
+def is_same_origin(connection: HTTPConnection) -> bool:
+    """Whether *connection* is of the page of the console, or not of a browser."""
+    origin = connection.headers.get("origin")
+    return origin is None or origin.partition("://")[2] == connection.headers.get("host")
+
+
 def own_names(listen: str, more: Collection[str] = ()) -> frozenset[str]:
     """Return the names of a console at *listen*: its host, the name of this machine, and *more*."""
     return frozenset({listen.rpartition(":")[0], socket.gethostname(), *more} - {""})

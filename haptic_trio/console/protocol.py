@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from haptic_trio.explain.route_list import Route
 from haptic_trio.pipeline.rejection.summary import ObjectProblems
 
 PROTOCOL = 1
@@ -254,3 +255,87 @@ class DiffPage(msgspec.Struct, frozen=True, kw_only=True):
     removed: int
     lines: tuple[DiffLine, ...]
     """The first lines of the difference."""
+
+
+class RoutePage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of routes, in the order of hosts and paths."""
+
+    serial: int
+    """Serial number of the render."""
+    total: int
+    """Number of routes that match the request."""
+    offset: int
+    counts: Mapping[str, int]
+    """Number of routes that match the search by state, whatever state the request names."""
+    routes: tuple[Route, ...]
+
+
+class ProblemList(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `GET /api/v1/problems`."""
+
+    objects: ObjectProblems
+    """Quarantined objects and warnings about objects."""
+    inputs: Mapping[str, tuple[str, ...]]
+    """Problems of inputs, by source."""
+
+
+class InstanceList(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `GET /api/v1/instances`."""
+
+    instances: tuple[InstanceView, ...]
+    fleet: Any
+    """As in `State`."""
+    now: Moment
+    """To convert clock times."""
+
+
+class ProcessFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """Live figures of the HAProxy of an instance of this machine."""
+
+    instance: str
+    version: str
+    uptime: int
+    """Seconds since the worker was started: by a start, or by the last reload."""
+    connections: int
+    rate: int
+    """Sessions in the last second."""
+
+
+class ServerFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """Live figures of a server."""
+
+    instance: str
+    name: str
+    status: str
+    """As HAProxy names it, such as `UP`, `DOWN`, `MAINT` or `no check`."""
+    is_up: bool
+    sessions: int
+    rate: int
+
+
+class BackendFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """Live figures of a backend, over all instances of this machine. Counters begin with the last reload."""
+
+    name: str
+    up: int
+    """Servers that take requests; on the instance with the fewest of them."""
+    sessions: int
+    """Present requests."""
+    queued: int
+    rate: int
+    """Requests in the last second."""
+    errors: int
+    """Failed connections to servers, and broken answers."""
+    answers_5xx: int
+    answers: int
+    """Answers with any status."""
+    servers: tuple[ServerFigures, ...] = ()
+    """Of the first 5 backends of the request."""
+
+
+class LiveView(msgspec.Struct, frozen=True, kw_only=True):
+    """Live figures of the instances of this machine."""
+
+    processes: tuple[ProcessFigures, ...]
+    backends: tuple[BackendFigures, ...]
+    """Those of the request that exist."""

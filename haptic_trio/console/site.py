@@ -22,12 +22,15 @@ _HEADERS = {
     "Cache-Control": "no-cache",
 }
 _PARTS = {"": ("index.html", "text/html"), "/console.css": ("console.css", "text/css")}
-_SCRIPTS = ("console.js", "views.js")
+SCRIPTS = tuple(
+    f"{name}.js"
+    for name in ("activity", "card", "configuration", "console", "dom", "internals", "routes", "stream", "views")
+)
 
 
 def make_routes(viewers: Viewers, hosts: Hosts) -> list[BaseRoute]:
-    """Return what serves the page and the stream to those who ask for one of *hosts*."""
-    parts = _PARTS | {f"/{name}": (name, "text/javascript") for name in _SCRIPTS}
+    """Return what serves the page and the stream to requests for one of *hosts*."""
+    parts = _PARTS | {f"/{name}": (name, "text/javascript") for name in SCRIPTS}
     routes: list[BaseRoute] = [_page(f"{PAGE}{path}", name, kind, hosts) for path, (name, kind) in parts.items()]
 
     async def stream(socket: WebSocket) -> None:

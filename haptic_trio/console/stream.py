@@ -23,10 +23,12 @@ import trio
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from haptic_trio import __version__
-from haptic_trio.console.protocol import PROTOCOL
+from haptic_trio.console.hosts import is_same_origin
+from haptic_trio.console.protocol import PROTOCOL, RoutePage
 from haptic_trio.console.tasks import read_tasks
 from haptic_trio.console.watched import Watched
 from haptic_trio.errors import INVALID_JSON, HapticError
+from haptic_trio.explain.requests import RequestQuestion
 
 HELLO_LIMIT = 5.0
 SEND_LIMIT = 30.0
@@ -34,6 +36,8 @@ SEND_LIMIT = 30.0
 ALIVE = 10.0
 MOST_VIEWERS = 8
 SHORTEST_INTERVAL = 0.2
+LIVE_INTERVAL = 2.0
+"""Seconds between two reads of live figures for one viewer, except for another request."""
 REFUSED, BUSY = 1008, 1013
 """Close codes of the websocket."""
 NOT_ALLOWED = "not allowed"
@@ -60,7 +64,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     offset: int = 0
     limit: int = 200
     search: str = ""
+    state: str = ""
+    """Of the routes: only those with this state."""
+    backends: tuple[str, ...] = ()
+    """For live figures, at most 100."""
     target: str = ""
+    method: str = "GET"
+    """Of a request that is to be matched, like the headers."""
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 class ViewerStalledError(HapticError):
@@ -82,7 +93,7 @@ class Viewers:
     async def serve(self, socket: WebSocket) -> None:
         """Serve the viewer at *socket* until it disconnects, or until cancelled."""
         await socket.accept()
-        if not _is_same_origin(socket) or not await self._is_allowed(socket):
+        if not is_same_origin(socket) or not await self._is_allowed(socket):
             await socket.close(REFUSED, NOT_ALLOWED)
             return
         if self.count >= MOST_VIEWERS:
@@ -97,7 +108,7 @@ class Viewers:
         finally:
             self.count -= 1
             if not self.count:
-                self._watched.configuration.forget()
+                self._watched.forget()
 
     async def _is_allowed(self, socket: WebSocket) -> bool:
         text = ""
@@ -113,12 +124,6 @@ class Viewers:
         return hello.hello == PROTOCOL and hmac.compare_digest(hello.token.encode(), self._token)
 
 
-def _is_same_origin(socket: WebSocket) -> bool:
-    """Whether the viewer is the page of the console, or not a browser."""
-    origin = socket.headers.get("origin")
-    return origin is None or origin.partition("://")[2] == socket.headers.get("host")
-
-
 class _Viewer:
     def __init__(self, socket: WebSocket, watched: Watched) -> None:
         self._socket = socket
@@ -129,6 +134,7 @@ class _Viewer:
         self._changed = trio.Event()
         self._sending = trio.Lock()
         self._last_sent = 0.0
+        self._next_live = 0.0
 
     async def run(self) -> None:
         await self._send(
@@ -143,6 +149,7 @@ class _Viewer:
                     break
                 if request.follow is not None:
                     self._request, self._seen, self._sent = request, request.since, {}
+                    self._next_live = 0.0
                     self._changed.set()
                 else:
                     await self._answer(request)
@@ -176,11 +183,23 @@ class _Viewer:
                 ask = configuration.diff
             case "search":
                 ask = partial(configuration.search, request.search)
+            case "routes":
+                ask = partial(self._routes, request)
+            case "live":
+                ask = partial(watched.live.read, request.backends)
+            case "match":
+                question = RequestQuestion(target=request.target, method=request.method, headers=request.headers)
+                ask = partial(configuration.match, question)
             case "explain":
                 ask = partial(configuration.explain, request.target)
             case other:
                 raise UnknownTopicError(f"unknown topic {other!r}")
         return await ask()
+
+    async def _routes(self, request: Request, *, patient: bool = False) -> RoutePage:
+        return await self._watched.routes.page(
+            search=request.search, state=request.state, offset=request.offset, limit=request.limit, patient=patient
+        )
 
     def _read(self, topic: str) -> Any:
         match topic:
@@ -199,7 +218,12 @@ class _Viewer:
                 if topic == "events":
                     await self._send_events()
                 elif topic == "diff":
-                    await self._send_difference()
+                    await self._send_computed(topic, self._watched.configuration.diff)
+                elif topic == "live" and trio.current_time() >= self._next_live:
+                    self._next_live = trio.current_time() + LIVE_INTERVAL
+                    await self._send_computed(topic, partial(self._watched.live.read, request.backends))
+                elif topic == "routes":
+                    await self._send_computed(topic, partial(self._routes, request, patient=True))
                 elif topic in {"state", "tasks", "channels", "stores"}:
                     await self._send_if_new(topic)
             if trio.current_time() - self._last_sent > ALIVE:
@@ -223,15 +247,15 @@ class _Viewer:
         self._seen = events[-1].number if events else recorder.last
         await self._send({"kind": "events", "value": events, "missed": missed})
 
-    async def _send_difference(self) -> None:
+    async def _send_computed(self, topic: str, compute: Callable[[], Awaitable[Any]]) -> None:
         try:
-            difference = await self._watched.configuration.diff()
+            value = await compute()
         except HapticError:
             # Not rendered yet; the next round sends it.
             return
-        encoded = msgspec.json.encode({"kind": "diff", "value": difference})
-        if self._sent.get("diff") != encoded:
-            self._sent["diff"] = encoded
+        encoded = msgspec.json.encode({"kind": topic, "value": value})
+        if self._sent.get(topic) != encoded:
+            self._sent[topic] = encoded
             await self._send_bytes(encoded)
 
     async def _send(self, message: object) -> None:

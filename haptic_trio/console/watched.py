@@ -1,6 +1,6 @@
 """Read access to a running controller, in the form of the console's protocol."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,12 @@ from haptic_trio.channels import Channels, EventBuffer
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.console.configuration import Configuration, Source
 from haptic_trio.console.gauges import Gauges, read_stores
+from haptic_trio.console.live import Live
 from haptic_trio.console.protocol import ComponentView, IterationView, Moment, State
 from haptic_trio.console.recorder import Recorder, unix_now
+from haptic_trio.console.routes import Routes
 from haptic_trio.console.timeline import cycles_of
+from haptic_trio.dataplane.local.instance import LocalAgent
 from haptic_trio.heartbeat import Pulses
 from haptic_trio.k8s.store import Stores
 from haptic_trio.messages import LeadershipChanged
@@ -47,16 +50,24 @@ class Watched:
         leadership: Callable[[], LeadershipChanged | None],
         fleet: Callable[[], Any],
         objects: Callable[[], ObjectProblems] = ObjectProblems,
+        agents: Callable[[], Iterable[LocalAgent]] = tuple,
     ) -> None:
-        """*fleet* returns plain data, or None; *objects* returns the problems of objects."""
+        """*fleet* returns plain data or None, *objects* problems of objects, *agents* the instances of this machine."""
         self.recorder = recorder
         self.configuration = Configuration(self._source)
+        self.routes = Routes(self.configuration)
+        self.live = Live(agents)
         self._events = events
         self._iteration = iteration
         self._leadership = leadership
         self._fleet = fleet
         self._objects = objects
         self._gauges = Gauges()
+
+    def forget(self) -> None:
+        """Drop what is kept for viewers; called when the last one disconnects."""
+        self.configuration.forget()
+        self.routes.forget()
 
     def moment(self) -> Moment:
         """Return the current time."""

@@ -8,7 +8,7 @@ from starlette.datastructures import Headers
 from starlette.websockets import WebSocket
 from trio.testing import MockClock
 
-from haptic_trio.console.stream import SEND_LIMIT, Viewers
+from haptic_trio.console.stream import LIVE_INTERVAL, SEND_LIMIT, Viewers
 from haptic_trio.console.watched import Watched
 
 
@@ -17,8 +17,8 @@ class Sleeper:
 
     headers = Headers()
 
-    def __init__(self, token: str) -> None:
-        self._hello: str | None = msgspec.json.encode({"hello": 1, "token": token}).decode()
+    def __init__(self, token: str, *messages: str) -> None:
+        self.messages = [msgspec.json.encode({"hello": 1, "token": token}).decode(), *messages]
         self.ended = ""
 
     async def accept(self) -> None:
@@ -29,15 +29,21 @@ class Sleeper:
         self.ended = reason
 
     async def receive_text(self) -> str:
-        """Say hello, and nothing more."""
-        if self._hello is None:
+        """Say hello, send the messages, and nothing more."""
+        if not self.messages:
             await trio.sleep_forever()
-        said, self._hello = self._hello, None
-        return said or ""
+        return self.messages.pop(0)
 
     async def send_text(self, _text: str) -> None:
         """Take nothing."""
         await trio.sleep_forever()
+
+
+class Talker(Sleeper):
+    """A viewer that takes what it is sent."""
+
+    async def send_text(self, _text: str) -> None:
+        """Take it."""
 
 
 class Nothing:
@@ -48,11 +54,6 @@ class Nothing:
     def moment(self) -> dict[str, float]:
         """Return the time."""
         return {"clock": 0.0, "unix": 0.0}
-
-    @property
-    def configuration(self) -> "Nothing":
-        """Return itself, which has nothing to forget."""
-        return self
 
     def forget(self) -> None:
         """Count."""
@@ -70,9 +71,53 @@ async def test_a_viewer_that_takes_nothing_makes_room_for_others(autojump_clock:
     assert (viewers.count, watched.forgotten) == (0, 1)
 
 
+async def test_json_with_very_many_levels_ends_the_conversation() -> None:
+    viewers = Viewers(cast("Watched", Nothing()), "the-right-token")
+    deep = '{"x":' + "[" * 20_000
+    stranger: Any = Sleeper("another-token")
+    stranger._messages = [deep]
+    known: Any = Talker("the-right-token", deep)
+
+    with trio.fail_after(5):
+        await viewers.serve(cast("WebSocket", stranger))
+        await viewers.serve(cast("WebSocket", known))
+
+    assert stranger.ended == "not allowed"
+    assert viewers.count == 0
+
+
 async def test_a_wrong_token_is_reported(autojump_clock: MockClock) -> None:
     sleeper: Any = Sleeper("another-token")
 
     await Viewers(cast("Watched", Nothing()), "the-right-token").serve(cast("WebSocket", sleeper))
 
     assert sleeper.ended == "not allowed"
+
+
+class Figures(Nothing):
+    """What is watched: live figures, which are counted."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, ...]] = []
+
+    @property
+    def live(self) -> "Figures":
+        """Return itself, which has the figures."""
+        return self
+
+    async def read(self, backends: tuple[str, ...]) -> int:
+        """Count."""
+        self.asked.append(backends)
+        return len(self.asked)
+
+
+async def test_live_figures_are_read_at_intervals_and_for_viewers_alone(autojump_clock: MockClock) -> None:
+    watched = Figures()
+    follow = '{"follow": ["live"], "interval": 0.2, "backends": ["web"]}'
+    talker: Any = Talker("the-right-token", follow)
+
+    with trio.move_on_after(5 * LIVE_INTERVAL - 0.1):
+        await Viewers(cast("Watched", watched), "the-right-token").serve(talker)
+    await trio.sleep(100)
+
+    assert watched.asked == [("web",)] * 5

@@ -1,8 +1,10 @@
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.features.harness import Site
+from tests.support.processes.chromium import fetch_chromium, find_chromium
 from tests.support.processes.haproxy import haproxy_binary, instance_root
 from tests.support.processes.ports import free_port
 
@@ -16,3 +18,12 @@ def site(instance_root: Path) -> Site:
     site.write_config()
     site.write_class()
     return site
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Path:
+    """A browser; without one the test is skipped, or, under HAPTIC_REQUIRE_CHROMIUM=1, one is fetched."""
+    found = fetch_chromium() if os.environ.get("HAPTIC_REQUIRE_CHROMIUM") == "1" else find_chromium()
+    if found is None:
+        pytest.skip("there is no Chromium: python -m tests.support.processes.chromium fetches one")
+    return found

@@ -21,6 +21,7 @@ from haptic_trio.cli.console_client import (
     find_console,
     open_console,
 )
+from haptic_trio.console.site import SCRIPTS
 from haptic_trio.messages import InstanceDeployed, Quarantined, StageReached
 from tests.features.harness import Running, Site, controller, ingress, service, serving_web
 from tests.support.processes.haproxy import backend
@@ -35,7 +36,7 @@ backend planted
     http-request set-header x-plain {{ (secret.data.password | b64decode) | word }}
 {% endeach %}
 """
-TOPICS = ("state", "tasks", "channels", "stores", "events", "config", "diff")
+TOPICS = ("state", "routes", "tasks", "channels", "stores", "events", "config", "diff")
 
 
 @asynccontextmanager
@@ -212,6 +213,15 @@ async def test_stranger_is_not_let_in(site: Site, haproxy_binary: Path) -> None:
                 pass
 
 
+async def test_token_of_a_given_file_is_the_only_one(site: Site, haproxy_binary: Path, tmp_path: Path) -> None:
+    given = tmp_path / "given"
+    given.write_text("token-of-a-secret\n")
+    async with serving_web(site, haproxy_binary, console_token_file=given):
+        async with open_console(*find_console(site.state, None, given)):
+            pass
+        assert not (site.state / "console.token").exists()
+
+
 async def answer_of(url: str, path: str, host: str, *lines: str) -> str:
     """Return how the answer begins to a request for *path* by the name *host*."""
     parts = urlsplit(url)
@@ -230,7 +240,7 @@ async def test_console_answers_to_its_own_names_alone(site: Site, haproxy_binary
     async with serving_web(site, haproxy_binary, console_hosts=("console.example.com",)):
         url, _ = find_console(site.state, None, None)
         port = urlsplit(url).port
-        paths = ("/console", "/console/console.js", "/console/views.js", "/console/console.css")
+        paths = ("/console", *(f"/console/{name}" for name in SCRIPTS), "/console/console.css")
         for host in (f"localhost:{port}", "localhost:18080", f"127.0.0.1:{port}", "console.example.com"):
             for path in paths:
                 assert (await answer_of(url, path, host)).startswith("HTTP/1.1 200"), (host, path)

@@ -11,8 +11,9 @@ import pytest
 import trio
 
 from haptic_trio.cli.console_client import find_console
+from haptic_trio.console.site import SCRIPTS
 from tests.features.harness import Running, Site, ingress, service, serving_web
-from tests.support.processes.chromium import Page, fetch_chromium, find_chromium, open_page
+from tests.support.processes.chromium import Page, open_page
 
 pytestmark = pytest.mark.haproxy
 
@@ -22,14 +23,25 @@ new MutationObserver(() => { window.spoken += 1 })
   .observe(document.getElementById("headline"), { childList: true, characterData: true, subtree: true })
 """
 
-
-@pytest.fixture(scope="session")
-def chromium() -> Path:
-    """A browser; without one the test is skipped, or, under HAPTIC_REQUIRE_CHROMIUM=1, one is fetched."""
-    found = fetch_chromium() if os.environ.get("HAPTIC_REQUIRE_CHROMIUM") == "1" else find_chromium()
-    if found is None:
-        pytest.skip("there is no Chromium: python -m tests.support.processes.chromium fetches one")
-    return found
+VIEWS = (
+    ("routes", "view-routes"),
+    ("instances", "instances"),
+    ("problems", "view-problems"),
+    ("configuration", "lines"),
+    ("activity", "events"),
+    ("internals", "tasks"),
+)
+"""Each view, and an element of it with text."""
+CUT = """[...document.querySelectorAll('.scroll, main table')].filter((one) => one.offsetParent !== null &&
+(one.scrollWidth > one.clientWidth + 1 || one.getBoundingClientRect().right > innerWidth)).map((one) =>
+one.id || one.firstElementChild.id)"""
+"""Visible tables of which the right is cut."""
+UNNAMED = """[...document.querySelectorAll('input, select, button, table, [role=region], ol, [tabindex="0"]')]
+.filter((one) => !(one.labels?.length || one.getAttribute('aria-label') || one.getAttribute('aria-labelledby') ||
+(one.tagName === 'BUTTON' && one.textContent.trim()))).map((one) => one.outerHTML.slice(0, 100)).concat(
+[...document.querySelectorAll('main table')].filter((one) => [...one.querySelectorAll('tr, td, th')].some((cell) =>
+!cell.getAttribute('role'))).map((one) => one.id))"""
+"""Controls without a name, and tables with cells without a role."""
 
 
 @asynccontextmanager
@@ -38,7 +50,7 @@ async def looking(site: Site, haproxy: Path, browser: Path, profile: Path) -> As
     async with serving_web(site, haproxy) as running, open_page(browser, profile) as page:
         address, token = find_console(site.state, None, None)
         await page.open(f"{address}/console#token={token}")
-        await page.shows("headline", "stage 5 of 5, ready")
+        await page.shows("headline", "Ready, leader, 1 instance")
         yield running, page
         assert page.errors == []
 
@@ -47,7 +59,8 @@ async def test_page_shows_a_reconciliation_and_what_made_a_line(
     site: Site, haproxy_binary: Path, chromium: Path, tmp_path: Path
 ) -> None:
     async with looking(site, haproxy_binary, chromium, tmp_path / "profile") as (_running, page):
-        await page.shows("instances", "local-1")
+        await page.click("tab-activity")
+        await page.evaluate("document.getElementById('idle').click()")
         await page.shows("cycles", "index synchronized")
         assert "token" not in str(await page.evaluate("location.href"))
 
@@ -61,11 +74,11 @@ async def test_page_shows_a_reconciliation_and_what_made_a_line(
         for part in ("render", "parse", "deploy"):
             assert await page.evaluate(f"{cycle}.querySelector('.bar .{part}').offsetWidth > 0"), part
 
-        # What counts on with each change is shown, and not read aloud.
-        await page.shows("counters", "fragments rendered")
+        assert "Ingress default/more" in await page.text("cycles")
+        # Each change is shown, and not read aloud.
         assert await page.evaluate("window.spoken") == 0
 
-        await page.click("tab-config")
+        await page.click("tab-configuration")
         await page.shows("diff", "backend default_more_80")
         # Of a whole page of lines, what is chosen is explained where it can be seen.
         await page.until("document.querySelectorAll('#lines button').length > 20")
@@ -79,33 +92,45 @@ async def test_page_shows_a_reconciliation_and_what_made_a_line(
         await page.shows("explanation", "name: more")
         if folder := os.environ.get("HAPTIC_SCREENSHOTS"):
             await page.screenshot(Path(folder) / "console-configuration.png")
-            await page.click("tab-overview")
-            await page.screenshot(Path(folder) / "console-overview.png")
+            await page.click("tab-activity")
+            await page.shows("cycles", "deployed")
+            await page.screenshot(Path(folder) / "console-activity.png")
 
 
 async def test_page_shows_tasks_closing_and_reopening_and_an_error_with_its_place(
     site: Site, haproxy_binary: Path, chromium: Path, tmp_path: Path
 ) -> None:
     async with looking(site, haproxy_binary, chromium, tmp_path / "profile") as (_running, page):
-        await page.click("tab-tasks")
+        await page.click("tab-internals")
         await page.shows("tasks", "pipeline.debounce")
         site.write_config(logging={"level": "debug"})
-        await page.shows("headline", "Iteration 2, stage 5 of 5, ready")
+        await page.shows("iteration", "Iteration 2, stage 5 of 5, ready")
         await page.shows("tasks", "pipeline.debounce")
         if folder := os.environ.get("HAPTIC_SCREENSHOTS"):
             await page.screenshot(Path(folder) / "console-tasks.png")
 
         site.write("bad", ingress("bad", "bad\nhost", "web"))
-        await page.click("tab-overview")
-        await page.shows("problems", "Ingress default/bad: Quarantined: ")
-        await page.shows("headline", "1 quarantined")
-        await page.click("tab-events")
+        await page.shows("counters", "1 quarantined")
+        await page.shows("tab-problems", "Problems (1)")
+        await page.click("tab-problems")
+        await page.shows("quarantined", "Ingress default/badQuarantined")
+        if folder := os.environ.get("HAPTIC_SCREENSHOTS"):
+            await page.screenshot(Path(folder) / "console-problems.png")
+        await page.click("tab-activity")
         await page.shows("events", "object quarantined")
         shown = await page.shows("events", "Ingress default/bad")
         assert "iteration ended" in shown
-        assert await page.evaluate("document.querySelector('#tab-events').getAttribute('aria-selected')") == "true"
+        assert await page.evaluate("document.querySelector('#tab-activity').getAttribute('aria-selected')") == "true"
+
+        # The level filter has the debug events on request.
+        assert "reconciliation triggered" not in shown
+        await choose(page, "level", "debug")
+        assert "reconciliation triggered" in await page.text("events")
+        await choose(page, "level", "warning")
+        assert "iteration ended" not in await page.text("events")
         if folder := os.environ.get("HAPTIC_SCREENSHOTS"):
             await page.prefer("dark")
+            await page.evaluate("document.getElementById('events').scrollIntoView()")
             await page.screenshot(Path(folder) / "console-events.png")
 
 
@@ -117,10 +142,11 @@ async def test_page_is_worked_by_keyboard_alone(
         assert await page.focused() == "Skip to content"
         await page.press("Tab")
         for key, view in (
-            ("ArrowRight", "tasks"),
-            ("End", "events"),
-            ("ArrowRight", "overview"),
-            ("ArrowLeft", "events"),
+            ("ArrowRight", "instances"),
+            ("End", "internals"),
+            ("ArrowRight", "routes"),
+            ("ArrowLeft", "internals"),
+            ("ArrowLeft", "activity"),
         ):
             await page.press(key)
             assert await page.focused() == await page.text(f"tab-{view}")
@@ -175,12 +201,49 @@ async def test_page_is_readable_in_light_and_dark(
 
 async def test_page_fits_a_narrow_window(site: Site, haproxy_binary: Path, chromium: Path, tmp_path: Path) -> None:
     async with looking(site, haproxy_binary, chromium, tmp_path / "profile") as (_running, page):
-        await page.call("Emulation.setDeviceMetricsOverride", width=400, height=800, deviceScaleFactor=1, mobile=False)
-        for view, element in (("tasks", "tasks"), ("channels", "stores"), ("config", "lines"), ("events", "events")):
+        await page.call("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=False)
+        for view, element in VIEWS:
             await page.click(f"tab-{view}")
-            await page.shows(element, lambda text: len(text) > 100)
-            # Long lines and wide tables are scrolled to by themselves, not the page as a whole.
+            await page.shows(element, lambda text: len(text) > 40)
+            # Long lines are scrolled to by themselves, not the page as a whole; tables are not cut at all.
             assert await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), view
+            assert await page.evaluate(CUT) == [], view
+
+
+async def test_address_leads_to_a_view_and_back(
+    site: Site, haproxy_binary: Path, chromium: Path, tmp_path: Path
+) -> None:
+    async with looking(site, haproxy_binary, chromium, tmp_path / "profile") as (_running, page):
+        await page.evaluate("location.hash = '#configuration/maps/path-prefix.map:1'")
+        await page.until("document.querySelector('#lines [aria-current]') !== null")
+        assert "web.localhost" in await page.evaluate("document.querySelector('#lines [aria-current]').textContent")
+        await page.shows("explanation", "Ingress")
+
+        # A reload of the page keeps the view, and needs no token.
+        await page.call("Page.reload")
+        await page.until("document.querySelector('#lines [aria-current]')?.textContent.includes('web.localhost')")
+        assert await page.evaluate("document.getElementById('path').value") == "maps/path-prefix.map"
+
+        await page.click("tab-problems")
+        assert await page.evaluate("location.hash") == "#problems"
+        await page.evaluate("history.back()")
+        await page.until("!document.getElementById('view-configuration').hidden")
+        await page.evaluate("location.hash = '#nothing/<b>'")
+        await page.until("!document.getElementById('view-routes').hidden")
+
+
+async def test_roles_and_names_are_complete(site: Site, haproxy_binary: Path, chromium: Path, tmp_path: Path) -> None:
+    async with looking(site, haproxy_binary, chromium, tmp_path / "profile") as (_running, page):
+        for view, element in VIEWS:
+            await page.click(f"tab-{view}")
+            await page.shows(element, lambda text: len(text) > 40)
+        assert await page.evaluate(UNNAMED) == []
+
+
+async def choose(page: Page, element: str, value: str) -> None:
+    """Choose *value* of the select element with that id."""
+    await page.evaluate(f"document.getElementById('{element}').value = '{value}'")
+    await page.evaluate(f"document.getElementById('{element}').dispatchEvent(new Event('change', {{bubbles: true}}))")
 
 
 COLOUR = """(() => { const probe = document.createElement('i'); probe.style.color = 'var(%s)';
@@ -208,7 +271,7 @@ async def test_page_asks_for_a_token_and_reports_a_wrong_one(
         await page.open(f"{address}/console")
         # Shown by the script: without it nothing can be sent.
         await page.until("document.getElementById('login')?.hidden === false")
-        for given, element, expected in (("wrong", "refusal", "invalid"), (token, "headline", "Iteration 1")):
+        for given, element, expected in (("wrong", "refusal", "invalid"), (token, "headline", "Ready")):
             await page.evaluate(f"document.getElementById('token').value = {given!r}")
             await page.evaluate("document.getElementById('login').requestSubmit()")
             await page.shows(element, expected)
@@ -220,7 +283,7 @@ async def test_page_may_load_nothing_from_elsewhere(site: Site, haproxy_binary: 
         async with httpx.AsyncClient(base_url=address) as client:
             with trio.fail_after(10):
                 page = await client.get("/console")
-                parts = [await client.get(f"/console/{name}") for name in ("console.js", "views.js", "console.css")]
+                parts = [await client.get(f"/console/{name}") for name in (*SCRIPTS, "console.css")]
 
         policy = page.headers["content-security-policy"]
         assert "default-src 'none'" in policy

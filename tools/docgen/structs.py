@@ -10,7 +10,8 @@ from typing import Final
 import msgspec
 
 from haptic_trio import channels, messages
-from haptic_trio.console import protocol, stream
+from haptic_trio.console import api, protocol, stream
+from haptic_trio.explain import requests, route_list
 from tools.docgen.configuration import cell
 from tools.docgen.markdown import table
 
@@ -73,11 +74,19 @@ def console_page() -> str:
         " without a message the console sends `now`."
         " [The console](../console.md#the-protocol-version-1) describes the topics; these are their structs."
     )
-    structs = [*_only(stream, "Hello", "Request"), *structs_of(protocol)]
+    resources = inspect.cleandoc(inspect.cleandoc(api.__doc__ or "").split("\n\n")[1])
+    rules = " ".join(inspect.cleandoc(api.__doc__ or "").split("\n\n")[2].split())
+    structs = [
+        *_only(stream, "Hello", "Request"),
+        *structs_of(protocol),
+        *_only(route_list, "Route"),
+        *structs_of(requests),
+    ]
     return "\n".join(
         [
             _CONSOLE_HEAD,
             f"```text\n{talk}\n```\n\n{limits}\n",
+            f"## Over HTTP\n\n```text\n{resources}\n```\n\n{rules}\n",
             *(_describe(cls, fields, "") for cls, fields in structs),
         ]
     )

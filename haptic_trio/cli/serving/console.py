@@ -14,12 +14,14 @@ from starlette.routing import BaseRoute
 
 from haptic_trio.cli.serving.fleet import fleet_of
 from haptic_trio.commentator import STORIES
+from haptic_trio.console.api import make_api
 from haptic_trio.console.hosts import Hosts, own_names
 from haptic_trio.console.recorder import Recorder
 from haptic_trio.console.redaction import Redactor
 from haptic_trio.console.site import PAGE, make_routes
 from haptic_trio.console.stream import Viewers
 from haptic_trio.console.watched import IterationSnapshot, Watched
+from haptic_trio.dataplane.local.instance import LocalAgent
 from haptic_trio.errors import HapticError
 from haptic_trio.k8s.store import Stores
 from haptic_trio.logs import get_logger
@@ -85,9 +87,10 @@ class Console(NoConsole):
             leadership=lambda: self._process.leadership.value,
             fleet=self._fleet,
             objects=summaries_of(process).latest,
+            agents=self._agents,
         )
         self.viewers = Viewers(watched, token)
-        self.routes = make_routes(self.viewers, hosts)
+        self.routes = [*make_routes(self.viewers, hosts), *make_api(watched, token, hosts)]
 
     def observing(self, more: Observe | None) -> Observe | None:
         """Return an observer that passes each event to the console and to *more*."""
@@ -121,6 +124,9 @@ class Console(NoConsole):
             stores=state.components.stores if state.components is not None else None,
             pipeline=state.components.pipeline if state.components is not None else None,
         )
+
+    def _agents(self) -> list[LocalAgent]:
+        return [one for one in self._process.endpoints.value or () if isinstance(one, LocalAgent)]
 
     def _fleet(self) -> Any:
         fleet = fleet_of(self._process)

@@ -53,7 +53,7 @@ from haptic_trio.dataplane.local.files.instance_directory import GenerationFiles
 from haptic_trio.dataplane.local.files.last_write import LastWrite
 from haptic_trio.dataplane.local.former_worker import FormerWorker
 from haptic_trio.dataplane.local.ports import find_conflicts, read_conflicts
-from haptic_trio.dataplane.local.runtime import OtherWorkerError
+from haptic_trio.dataplane.local.runtime import OtherWorkerError, RuntimeClient
 from haptic_trio.dataplane.local.supervisor import LoadRejectedError, OnExit, Supervisor, SupervisorFactory
 from haptic_trio.dataplane.local.worker import WorkerState
 from haptic_trio.errors import text_of
@@ -105,6 +105,11 @@ class LocalAgent:
     def old_workers(self) -> int:
         """Number of workers that finish their connections after a reload, a few seconds ago."""
         return self._supervisor.old_workers.count
+
+    @property
+    def runtime(self) -> RuntimeClient:
+        """Client of the runtime socket, for questions alone."""
+        return self._supervisor.runtime
 
     async def run(
         self, *, on_exit: OnExit, grace: float, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED

@@ -1,0 +1,86 @@
+"""The JSON resources take only requests with the token, of the same site, with parameters that have a meaning."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+
+from haptic_trio.console.api import make_api
+from haptic_trio.console.configuration import NotNowError
+from haptic_trio.console.hosts import Hosts
+from haptic_trio.console.protocol import RoutePage
+from haptic_trio.console.watched import Watched
+
+TOKEN = "0123456789abcdef"
+SITE = "http://127.0.0.1:9090"
+
+
+class Pages:
+    """Stands for the routes of a controller: notes what is asked, and answers or not."""
+
+    def __init__(self, *, is_ready: bool = True) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self._is_ready = is_ready
+
+    async def page(self, **asked: Any) -> RoutePage:
+        self.asked.append(asked)
+        if not self._is_ready:
+            raise NotNowError("there is no configuration yet")
+        return RoutePage(serial=1, routes=(), total=0, offset=asked["offset"], counts={})
+
+
+async def ask(
+    pages: Pages, query: str = "", *, headers: dict[str, str] | None = None, site: str = SITE
+) -> httpx.Response:
+    watched = cast("Watched", SimpleNamespace(routes=pages))
+    app = Starlette(routes=make_api(watched, TOKEN, Hosts()))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=site) as client:
+        return await client.get(f"/api/v1/routes{query}", headers=headers or {"Authorization": f"Bearer {TOKEN}"})
+
+
+async def test_parameters_reach_the_list_of_routes() -> None:
+    pages = Pages()
+
+    answer = await ask(pages, "?search=shop&state=down&offset=20&limit=5")
+
+    assert (answer.status_code, answer.json()["offset"]) == (200, 20)
+    assert pages.asked == [{"search": "shop", "state": "down", "offset": 20, "limit": 5}]
+
+
+@pytest.mark.parametrize(
+    "query", ["?state=broken", "?offset=-1", "?limit=x", "?limit=1e3", f"?offset={'9' * 30}", f"?search={'x' * 1001}"]
+)
+async def test_a_parameter_without_a_meaning_is_named(query: str) -> None:
+    pages = Pages()
+
+    answer = await ask(pages, query)
+
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith(query[1:].partition("=")[0])
+    assert pages.asked == []
+
+
+@pytest.mark.parametrize(
+    ("headers", "site", "status"),
+    [
+        ({"Accept": "*/*"}, SITE, 401),
+        ({"Authorization": "Bearer wrong"}, SITE, 401),
+        ({"Authorization": f"Basic {TOKEN}"}, SITE, 401),
+        ({"Authorization": f"Bearer {TOKEN}"}, "http://rebound.example:9090", 421),
+        ({"Authorization": f"Bearer {TOKEN}", "Origin": "http://other.example"}, SITE, 403),
+    ],
+)
+async def test_requests_of_others_learn_nothing(headers: dict[str, str], site: str, status: int) -> None:
+    pages = Pages()
+
+    assert (await ask(pages, headers=headers, site=site)).status_code == status
+    assert pages.asked == []
+
+
+async def test_without_a_configuration_the_client_is_asked_to_come_back() -> None:
+    answer = await ask(Pages(is_ready=False))
+
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert answer.json() == {"error": "there is no configuration yet"}

@@ -1,0 +1,146 @@
+"""Questions of operators, each answered by the console's page in at most three actions from its first screen."""
+
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from tests.features.harness import Running, Site, ingress, service
+from tests.features.test_console_page import CUT, looking
+from tests.support.processes.chromium import Page
+
+pytestmark = pytest.mark.haproxy
+
+Story: TypeAlias = Callable[["Operator", Site], Awaitable[None]]
+
+
+class Operator:
+    """A user of the page whose actions are counted: clicks, texts, and choices."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.actions = 0
+
+    async def click(self, text: str, within: str = "main") -> None:
+        """Click what has that text."""
+        self.actions += 1
+        all_found = f"[...document.querySelectorAll('#{within} a, #{within} button')]"
+        found = f"{all_found}.find((one) => one.textContent === {text!r})"
+        await self.page.until(f"Boolean({found})")
+        await self.page.evaluate(f"{found}.click()")
+
+    async def write(self, element: str, text: str, *, submit: str = "") -> None:
+        """Write *text* into the element with that id, and press Enter in the form *submit*."""
+        self.actions += 1
+        await self.page.evaluate(f"document.getElementById('{element}').focus()")
+        await self.page.type(text)
+        if submit:
+            await self.page.press("Enter")
+
+
+async def why_503(operator: Operator, site: Site) -> None:
+    page = operator.page
+    await page.shows("routes", "lost.localhost")
+    assert "down" in await page.text("routes")
+    await operator.write("route-search", "lost")
+    await page.shows("routes", lambda text: "lost.localhost" in text and "web.localhost" not in text)
+    await operator.click("lost.localhost/", "routes")
+    shown = await page.shows("card", "Warnings")
+    assert "503: backend default_empty_80 has no enabled server" in shown
+    assert "NoEndpoints: the Service default/empty has no ready endpoint" in shown
+    assert await page.evaluate("location.hash") == "#routes/lost.localhost/"
+
+
+async def why_404(operator: Operator, site: Site) -> None:
+    await operator.write("try-host", "http://foreign.localhost/shop", submit="try")
+    shown = await operator.page.shows("card", "404: no route matches")
+    assert "Ingress default/foreign names this host, but its class is nginx" in shown
+
+
+async def why_reloaded(operator: Operator, site: Site) -> None:
+    await operator.click("Instances", "tabs")
+    shown = await operator.page.shows("instances", "backend default_more_80 added")
+    assert "caused by" in shown
+    await operator.click("Ingress default/more")
+    await operator.page.shows("explanation", "name: more")
+
+
+async def what_matches(operator: Operator, site: Site) -> None:
+    page = operator.page
+    await operator.write("try-host", "web.localhost", submit="try")
+    shown = await page.shows("card", "backend default_web_80")
+    for part in (
+        "GET web.localhost/",
+        "maps/path-prefix.map:",
+        "Ingress default/web",
+        "by template map-path-prefix-ingress:",
+    ):
+        assert part in shown
+    assert "Service default/web" in shown
+    assert "127.0.0.1:" in shown
+    if folder := os.environ.get("HAPTIC_SCREENSHOTS"):
+        await page.screenshot(Path(folder) / "console-route.png")
+
+    # From a server to its line, from there to its backend and the routes to it, and back.
+    await operator.click("s1", "card")
+    await page.until("document.querySelector('#lines [aria-current]')?.textContent.includes('server s1')")
+    for related in ("backend default_web_80", "Route web.localhost/"):
+        await page.shows("related", related)
+        await page.evaluate(
+            f"[...document.querySelectorAll('#related a')].find((one) => one.textContent === {related!r}).click()"
+        )
+    assert await page.evaluate("location.hash") == "#routes/web.localhost/"
+    await page.evaluate("history.back()")
+    await page.until("!document.getElementById('view-configuration').hidden")
+    await page.evaluate("history.go(-2)")
+    await page.until("!document.getElementById('card').hidden")
+    await page.shows("card", "backend default_web_80")
+
+
+async def prepare(site: Site, running: Running, page: Page) -> None:
+    """Write objects in trouble, and wait until the first screen shows them."""
+    site.write("lost", *service("empty"), ingress("lost", "lost.localhost", "empty"))
+    foreign = ingress("foreign", "foreign.localhost", "web")
+    foreign["spec"]["ingressClassName"] = "nginx"
+    site.write("foreign", foreign)
+    await page.shows("routes", "lost.localhost")
+    await running.quiet()
+    site.write("more", *service("more", 1), ingress("more", "more.localhost", "more"))
+    await page.shows("routes", "more.localhost")
+    await running.quiet()
+
+
+@pytest.mark.parametrize("story", [why_503, why_404, why_reloaded, what_matches])
+async def test_question_is_answered_in_three_actions(
+    site: Site, haproxy_binary: Path, chromium: Path, tmp_path: Path, story: Story
+) -> None:
+    async with looking(site, haproxy_binary, chromium, tmp_path / "profile") as (running, page):
+        await prepare(site, running, page)
+        if folder := os.environ.get("HAPTIC_SCREENSHOTS"):
+            await page.screenshot(Path(folder) / "console-routes.png")
+        operator = Operator(page)
+
+        await story(operator, site)
+
+        assert operator.actions <= 3
+
+
+async def test_routes_are_filtered_by_state_and_fit_a_narrow_window(
+    site: Site, haproxy_binary: Path, chromium: Path, tmp_path: Path
+) -> None:
+    async with looking(site, haproxy_binary, chromium, tmp_path / "profile") as (running, page):
+        await prepare(site, running, page)
+        await page.shows("route-state", "down (1)")
+        await page.evaluate("document.getElementById('route-state').value = 'down'")
+        await page.evaluate("document.getElementById('route-state').dispatchEvent(new Event('change'))")
+        await page.shows("route-range", "1 to 1 of 1")
+
+        await page.call("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=False)
+        await page.evaluate("location.hash = '#routes/lost.localhost/'")
+        await page.shows("card", "NoEndpoints")
+        assert await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        assert await page.evaluate(CUT) == []
+        if folder := os.environ.get("HAPTIC_SCREENSHOTS"):
+            await page.screenshot(Path(folder) / "console-narrow.png")
