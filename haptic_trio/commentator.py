@@ -91,15 +91,21 @@ def _validated(event: m.ConfigValidated) -> Story:
         "parse_ms": _ms(event.phases.parse),
         "check_ms": _ms(event.phases.check),
     }
-    if event.warnings:
-        values["warnings"] = [str(warning) for warning in event.warnings[:5]]
-    return "info", "configuration validated", values
+    if not event.warnings:
+        return "debug", "configuration validated", values
+    return "info", "configuration validated", values | {"warnings": [str(warning) for warning in event.warnings[:5]]}
 
 
 def _rejected(event: m.ValidationFailed) -> Story:
-    return "error", "configuration rejected" if event.is_verdict else "configuration not checked", {
-        "correlation": event.correlation, "phase": event.phase, "problems": [str(problem) for problem in event.problems],
-    }  # fmt: skip
+    return (
+        "error",
+        "configuration rejected" if event.is_verdict else "configuration not checked",
+        {
+            "correlation": event.correlation,
+            "phase": event.phase,
+            "problems": [str(problem) for problem in event.problems],
+        },
+    )
 
 
 def _failed(event: m.ReconcileFailed) -> Story:
@@ -109,7 +115,8 @@ def _failed(event: m.ReconcileFailed) -> Story:
 
 
 def _completed(event: m.ReconcileCompleted) -> Story:
-    return "info", "reconciliation completed", {
+    level = "debug" if event.outcome is m.Outcome.UNCHANGED else "info"
+    return level, "reconciliation completed", {
         "correlation": event.correlation, "outcome": event.outcome.value, "ms": _ms(event.seconds),
     }  # fmt: skip
 
@@ -273,7 +280,7 @@ def _config_invalid(event: m.ConfigInvalid) -> Story:
 
 def _stage(event: m.StageReached) -> Story:
     return "info", "stage reached", {
-        "iteration": event.iteration, "stage": event.stage, "name": event.name, "ms": _ms(event.seconds),
+        "name": event.name, "stage": event.stage, "iteration": event.iteration, "ms": _ms(event.seconds),
     }  # fmt: skip
 
 

@@ -211,6 +211,26 @@ async def test_warnings_of_a_valid_configuration_are_logged_up_to_a_limit(narrat
     assert len(values["warnings"]) == 5
 
 
+async def test_cycles_that_change_nothing_are_logged_at_debug(narration: Narration) -> None:
+    """Such as the drift checks of each minute."""
+    completed = example_of(m.ReconcileCompleted)
+    lines = await narration.report(
+        example_of(m.DriftSuspected),
+        msgspec.structs.replace(example_of(m.ConfigValidated), warnings=()),
+        *(msgspec.structs.replace(completed, outcome=outcome) for outcome in m.Outcome),
+    )
+
+    assert [(level, message, values.get("outcome")) for level, message, values in lines] == [
+        ("debug", "drift suspected", None),
+        ("debug", "configuration validated", None),
+        ("info", "reconciliation completed", "deployed"),
+        ("info", "reconciliation completed", "validated"),
+        ("debug", "reconciliation completed", "unchanged"),
+        ("info", "reconciliation completed", "incomplete"),
+        ("info", "reconciliation completed", "superseded"),
+    ]
+
+
 async def test_changed_credentials_are_logged_by_version_only(narration: Narration) -> None:
     credentials = Credentials(dataplane_username="admin", dataplane_password="hunter2")
     loaded = LoadedConfig(config=Config(), version="1/2", credentials=credentials, config_map_source="x")

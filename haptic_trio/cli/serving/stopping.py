@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from haptic_trio.logs import get_logger
+from haptic_trio.logs import MAIN, get_logger
 
 STOP_LIMIT: Final = 300.0
 """Seconds after SIGINT or SIGTERM, and any grace periods, after which the process ends in any case."""
@@ -34,7 +34,7 @@ class StopLimit:
     @staticmethod
     def _end(seconds: float) -> None:
         try:
-            get_logger("haptic-trio").error("still not stopped: the process ends now", seconds=seconds)
+            get_logger(MAIN).error("still not stopped: the process ends now", seconds=seconds)
         finally:
             # Not sys.exit: Trio waits for threads that cannot be cancelled.
             os._exit(STOPPED)

@@ -127,7 +127,7 @@ class Site:
         arguments = [
             *("serve", "--in-cluster", "--pods", "--state-dir", "/tmp/controller", "--listen", "0.0.0.0:9090"),
             *("--agent-cert", "/tls/tls.crt", "--agent-key", "/tls/tls.key", "--agent-ca", "/tls/ca.crt"),
-            *("--publish-service", f"{self.namespace}/haproxy", "--log-format", "json"),
+            *("--publish-service", f"{self.namespace}/haproxy", "--log-format", "json", "--log-level", "debug"),
         ]
         volumes = [{"name": "tls", "mountPath": "/tls", "secret": {"secretName": "controller-tls"}}]
         volumes += self.controller_volumes

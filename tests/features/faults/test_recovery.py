@@ -145,7 +145,15 @@ async def test_controller_that_is_killed_again_and_again_never_leaves_a_second_h
 
 
 @pytest.mark.parametrize(
-    "line", ["health and metrics", '"stage": 1,', '"stage": 5,', "haproxy started", "reconciliation completed"]
+    "line",
+    [
+        "health and metrics",
+        '"stage": 1,',
+        '"stage": 5,',
+        "haproxy started",
+        "created an instance",
+        '"event": "serving"',
+    ],
 )
 async def test_controller_that_dies_while_it_starts_leaves_what_the_next_one_can_use(
     site: Site, haproxy_binary: Path, line: str
