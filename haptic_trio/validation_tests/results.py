@@ -87,6 +87,11 @@ def problems_of(cases: Iterable[CaseResult]) -> Iterator[Problem]:
                 )
 
 
+def difference(what: str, expected: object, found: object) -> str:
+    """Return the reason of a failure in one line: what was expected of *what*, and what was found."""
+    return f"{what}: expected {expected}, found {found}"
+
+
 def text_diff(expected: str, found: str, *, limit: int = 200) -> str:
     """Return a unified diff with at most *limit* lines."""
     lines = list(difflib.unified_diff(expected.splitlines(), found.splitlines(), "expected", "found", n=2, lineterm=""))

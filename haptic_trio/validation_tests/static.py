@@ -1,5 +1,6 @@
 """Static assertions: rendered files, rejected objects, and the cost of a change."""
 
+import difflib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
@@ -29,10 +30,12 @@ from haptic_trio.haproxy.config.maps import parse_map_file
 from haptic_trio.haproxy.plan.capabilities import capabilities_of
 from haptic_trio.haproxy.plan.plan import make_plan
 from haptic_trio.jsonpath import compile_path
-from haptic_trio.validation_tests.results import RENDER_FAILS, text_diff
+from haptic_trio.validation_tests.results import RENDER_FAILS, difference, text_diff
 from haptic_trio.validation_tests.test_rendering import Scene, Staged
 
 _MOST_NAMED = 12
+_MOST_COMPARED: Final = 5000
+"""Lines among which a similar one is searched."""
 _RESOURCE: Final = re.compile(r"\$?\.?resources\.(\w+)")
 
 
@@ -63,13 +66,11 @@ def _check(assertion: Assertion, staged: Staged) -> Fault | None:  # noqa: C901,
         case HaproxyValid():
             return _check_valid(scene)
         case Contains():
-            found = _find_all(assertion, _text(scene, assertion.target, assertion.section))
-            return None if found else Fault(f"{_place(assertion)} does not contain it")
+            return _check_contained(assertion, scene)
         case NotContains():
             return _check_absent(assertion, scene)
         case MatchCount():
-            number = len(_find_all(assertion, _text(scene, assertion.target, assertion.section)))
-            return None if number == assertion.count else Fault(f"found {number} times, not {assertion.count}")
+            return _check_count(assertion, scene)
         case Equals():
             return _check_equals(assertion, scene)
         case JsonPathHolds():
@@ -109,14 +110,34 @@ def _check_valid(scene: Scene) -> Fault | None:
     return None
 
 
+def _check_contained(assertion: Contains, scene: Scene) -> Fault | None:
+    text = _text(scene, assertion.target, assertion.section)
+    if _find_all(assertion, text):
+        return None
+    found = "no such text"
+    wanted = assertion.text.strip().splitlines()
+    if wanted and not _is_secret(scene, assertion.target):
+        lines = dict.fromkeys(line.strip() for line in text.splitlines()[:_MOST_COMPARED])
+        similar = difflib.get_close_matches(wanted[0].strip(), lines, n=1)
+        found += f", but {similar[0]!r}" if similar else ""
+    return Fault(difference(_place(assertion), _needle(assertion), found))
+
+
+def _check_count(assertion: MatchCount, scene: Scene) -> Fault | None:
+    number = len(_find_all(assertion, _text(scene, assertion.target, assertion.section)))
+    if number == assertion.count:
+        return None
+    return Fault(difference(_place(assertion), f"{_needle(assertion)} {assertion.count} times", f"{number} times"))
+
+
 def _check_absent(assertion: NotContains, scene: Scene) -> Fault | None:
     if scene.rendered is not None and not assertion.section and _path_of(scene, assertion.target) is None:
         return None
     found = _find_all(assertion, _text(scene, assertion.target, assertion.section))
     if not found:
         return None
-    what = "it" if _is_secret(scene, assertion.target) or not assertion.pattern else repr(found[0])
-    return Fault(f"{_place(assertion)} contains {what}")
+    what = "it" if _is_secret(scene, assertion.target) else repr(found[0])
+    return Fault(difference(_place(assertion), f"no {_needle(assertion)}", what))
 
 
 def _check_equals(assertion: Equals, scene: Scene) -> Fault | None:
@@ -152,11 +173,12 @@ def _check_entry(assertion: MapEntry, scene: Scene) -> Fault | None:
     entries = parse_map_file(_text(scene, assertion.map).encode(errors="surrogateescape"))
     found = next((value for key, value in entries if key == assertion.key), None)
     if assertion.absent:
-        return None if found is None else Fault(f"the key exists, with the value {found!r}")
+        return None if found is None else Fault(difference(f"the key {assertion.key}", "none", f"the value {found!r}"))
     if found is None:
-        return Fault(f"the key is not among the {len(entries)} entries{_named([key for key, _ in entries])}")
+        others = f"{len(entries)} others{_named([key for key, _ in entries])}"
+        return Fault(difference(assertion.map, f"the key {assertion.key}", others))
     if assertion.value and found != assertion.value:
-        return Fault(f"its value is {found!r}, not {assertion.value!r}")
+        return Fault(difference(f"the key {assertion.key}", f"the value {assertion.value!r}", repr(found)))
     return None
 
 
@@ -196,11 +218,12 @@ def _check_rejection(assertion: RenderingError, scene: Scene) -> Fault | None:
     if any(_matches(assertion, message) for message in own):
         return None
     if own:
-        return Fault(f"its message is {own[0]!r}")
+        return Fault(difference("its message", _needle(assertion), repr(own[0])))
     if scene.rendered is None:
         return Fault(f"the whole render fails: {describe_problems(scene.problems)}")
     others = f", but {candidates[0][0]}: {candidates[0][1]}" if candidates else ""
-    return Fault(f"the object is rendered without error{others}")
+    what = assertion.object or "some object"
+    return Fault(difference(what, "an error", f"none: the object is rendered without error{others}"))
 
 
 def _check_plan(assertion: PlanIs, staged: Staged) -> Fault | None:
@@ -217,11 +240,12 @@ def _check_plan(assertion: PlanIs, staged: Staged) -> Fault | None:
     outcome = PlanOutcome.RELOAD if plan.reloads else PlanOutcome.RUNTIME if plan.operations else PlanOutcome.NONE
     if outcome is not assertion.outcome:
         why = f": {'; '.join(plan.reasons[:3])}" if plan.reasons else f": {', '.join(kinds)}" if kinds else ""
-        return Fault(f"the change costs {outcome}{why}")
+        return Fault(difference("the cost of the change", assertion.outcome, f"{outcome}{why}"))
     if assertion.operations and kinds != sorted(set(assertion.operations)):
-        return Fault(f"the operations are {', '.join(kinds)}")
+        wanted = ", ".join(sorted(set(assertion.operations)))
+        return Fault(difference("the operations", wanted, ", ".join(kinds) or "none"))
     if (assertion.text or assertion.pattern) and not any(_matches(assertion, reason) for reason in plan.reasons):
-        return Fault(f"the reasons are: {'; '.join(plan.reasons)}")
+        return Fault(difference("the reasons", _needle(assertion), "; ".join(plan.reasons) or "none"))
     return None
 
 
@@ -273,8 +297,12 @@ def _is_secret(scene: Scene, target: str) -> bool:
     return file is not None and file.secret
 
 
-def _place(assertion: Contains | NotContains | Equals) -> str:
+def _place(assertion: Contains | NotContains | MatchCount | Equals) -> str:
     return assertion.section or assertion.target
+
+
+def _needle(assertion: Contains | NotContains | MatchCount | RenderingError | PlanIs) -> str:
+    return f"/{assertion.pattern}/" if assertion.pattern else repr(assertion.text)
 
 
 def _as_json(value: Any) -> str:

@@ -39,17 +39,23 @@ def test_what_is_as_expected_is_no_fault(expect: Expect) -> None:
 @pytest.mark.parametrize(
     ("expect", "fault"),
     [
-        (Expect(status=404), "the status is 200"),
-        (Expect(headers={"X-A": "3"}), "the header X-A is '1, 2'"),
-        (Expect(headers={"X-B": "3"}), "the header X-B is missing"),
-        (Expect(absent_headers=["X-A"]), "unexpected header X-A: '1, 2'"),
-        (Expect(body="bye"), "the body is 'hello'"),
-        (Expect(certificate="b.example.com"), "the certificate is for a.example.com"),
-        (Expect(backend="api"), "the backend is web"),
-        (Expect(endpoint="10.0.0.2:80"), "the endpoint is 10.0.0.1:80"),
-        (Expect(by_haproxy=True), "the request reached 10.0.0.1:80 of backend web"),
-        (Expect(received=Received(path="/y")), "the request at the server has the path '/x'"),
-        (Expect(received=Received(absent_headers=["Host"])), "at the server, unexpected header Host: 'a.example.com'"),
+        (Expect(status=404), "the status: expected 404, found 200"),
+        (Expect(headers={"X-A": "3"}), "the header X-A: expected '3', found '1, 2'"),
+        (Expect(headers={"X-B": "3"}), "the header X-B: expected '3', found none"),
+        (Expect(absent_headers=["X-A"]), "the header X-A: expected none, found '1, 2'"),
+        (Expect(body="bye"), "the body: expected text with 'bye', found 'hello'"),
+        (Expect(certificate="b.com"), "the certificate: expected one for b.com, found one for a.example.com"),
+        (Expect(backend="api"), "the backend: expected api, found web"),
+        (Expect(endpoint="10.0.0.2:80"), "the endpoint: expected 10.0.0.2:80, found 10.0.0.1:80"),
+        (
+            Expect(by_haproxy=True),
+            "the response: expected one of HAProxy itself, found one of 10.0.0.1:80 in backend web",
+        ),
+        (Expect(received=Received(path="/y")), "at the server, the path: expected '/y', found '/x'"),
+        (
+            Expect(received=Received(absent_headers=["Host"])),
+            "at the server, the header Host: expected none, found 'a.example.com'",
+        ),
     ],
 )
 def test_each_difference_is_named(expect: Expect, fault: str) -> None:
@@ -58,10 +64,12 @@ def test_each_difference_is_named(expect: Expect, fault: str) -> None:
 
 def test_a_missing_response_is_a_difference() -> None:
     assert list(judge(Expect(status=200, backend="web"), Reply(), [])) == [
-        "the status is none: the connection was closed",
-        "no server is reached",
+        "the status: expected 200, found none: the connection was closed",
+        "the backend: expected web, found none: no server was reached",
     ]
-    assert list(judge(Expect(received=Received(path="/y")), REPLY, [])) == ["nothing arrives at a server"]
+    assert list(judge(Expect(received=Received(path="/y")), REPLY, [])) == [
+        "the request at the server: expected one, found none: nothing arrived at a server"
+    ]
 
 
 def test_a_request_goes_over_the_wire_as_it_is_written() -> None:
@@ -109,12 +117,15 @@ class TestRealHaproxy:
     @pytest.mark.parametrize(
         ("assertion", "why"),
         [
-            ({"request": {"host": "web.example.com"}, "expect": {"backend": "api"}}, "the backend is web"),
-            ({"request": {"host": "x"}}, "the status is 503"),
+            ({"request": {"host": "web.example.com"}, "expect": {"backend": "api"}}, "expected api, found web"),
+            ({"request": {"host": "x"}}, "the status: expected 200, found 503"),
             ({"request": {"host": "x", "tls": True}}, "nothing listens with TLS; ports: 8080"),
             ({"request": {"host": "x", "port": 99}}, "nothing listens on port 99"),
-            ({"request": {"host": "web.example.com", "times": 2}, "expect": {"endpoints": ["a"]}}, "are 10.0.0.1:80"),
-            ({"request": {"host": "x", "times": 2}}, "request 1: the status is 503"),
+            (
+                {"request": {"host": "web.example.com", "times": 2}, "expect": {"endpoints": ["a"]}},
+                "expected a, found 10.0.0.1:80",
+            ),
+            ({"request": {"host": "x", "times": 2}}, "request 1: the status: expected 200, found 503"),
         ],
     )
     def test_what_a_client_does_not_meet_is_explained(self, assertion: dict[str, Any], why: str) -> None:

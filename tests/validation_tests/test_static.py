@@ -50,11 +50,15 @@ def test_what_is_so_holds(assertion: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("assertion", "why"),
     [
-        ({"type": "contains", "text": "backend other"}, "haproxy.cfg does not contain it"),
+        (
+            {"type": "contains", "text": "backend wep from"},
+            "haproxy.cfg: expected 'backend wep from', found no such text, but 'backend web from plain'",
+        ),
+        ({"type": "contains", "pattern": "^bakend$"}, "haproxy.cfg: expected /^bakend$/, found no such text"),
         ({"type": "contains", "section": "backend other", "text": "x"}, "no section 'backend other': backend api, ba"),
         ({"type": "contains", "target": "x.map", "text": "x"}, "no file 'x.map': haproxy.cfg, maps/host.map"),
-        ({"type": "not_contains", "pattern": "10.0.0.[0-9]"}, "contains '10.0.0.2'"),
-        ({"type": "match_count", "pattern": "^backend ", "count": 3}, "found 2 times, not 3"),
+        ({"type": "not_contains", "pattern": "10.0.0.[0-9]"}, "expected no /10.0.0.[0-9]/, found '10.0.0.2'"),
+        ({"type": "match_count", "pattern": "^backend ", "count": 3}, "expected /^backend / 3 times, found 2 times"),
         ({"type": "equals", "target": "host.map", "expected": "x"}, "host.map differs"),
         ({"type": "jsonpath", "path": "greeting", "expected": ["bye"]}, "selects another value"),
         ({"type": "jsonpath", "path": "greetin", "expected": ["hello"]}, "it selects nothing"),
@@ -64,11 +68,17 @@ def test_what_is_so_holds(assertion: dict[str, Any]) -> None:
         ),
         (
             {"type": "map_entry", "map": "host.map", "key": "x"},
-            "not among the 2 entries: api.example.com, web.example.com",
+            "host.map: expected the key x, found 2 others: api.example.com, web.example.com",
         ),
-        ({"type": "map_entry", "map": "host.map", "key": "web.example.com", "value": "x"}, "is 'web', not 'x'"),
-        ({"type": "map_entry", "map": "host.map", "key": "web.example.com", "absent": True}, "the value 'web'"),
-        ({"type": "rendering_error"}, "rendered without error"),
+        (
+            {"type": "map_entry", "map": "host.map", "key": "web.example.com", "value": "x"},
+            "the key web.example.com: expected the value 'x', found 'web'",
+        ),
+        (
+            {"type": "map_entry", "map": "host.map", "key": "web.example.com", "absent": True},
+            "expected none, found the value 'web'",
+        ),
+        ({"type": "rendering_error"}, "expected an error, found none: the object is rendered without error"),
     ],
 )
 def test_what_is_not_so_is_explained(assertion: dict[str, Any], why: str) -> None:
@@ -92,7 +102,7 @@ def test_an_object_that_is_left_out_is_an_error_with_its_message() -> None:
     right = outcome({"type": "rendering_error", "object": "Site default/bad", "pattern": "host"}, fixtures=sites)
     assert right.verdict is Verdict.PASSED
     wrong = outcome({"type": "rendering_error", "object": "Site default/bad", "text": "teapot"}, fixtures=sites)
-    assert "its message is" in wrong.message
+    assert "its message: expected 'teapot', found '" in wrong.message
     other = outcome({"type": "rendering_error", "object": "Site default/web"}, fixtures=sites)
     assert "rendered without error, but Site default/bad" in other.message
 
@@ -133,9 +143,12 @@ def test_a_plan_depends_on_the_state_before_and_the_version(before: Any, asserti
 @pytest.mark.parametrize(
     ("assertion", "why"),
     [
-        ({"outcome": "runtime"}, "costs reload: backend api added"),
-        ({"outcome": "reload", "text": "sunspots"}, "the reasons are: backend api added"),
-        ({"outcome": "runtime", "haproxyVersion": "3.4", "operations": ["AddServer"]}, "the operations are AddBackend"),
+        ({"outcome": "runtime"}, "the cost of the change: expected runtime, found reload: backend api added"),
+        ({"outcome": "reload", "text": "sunspots"}, "the reasons: expected 'sunspots', found backend api added"),
+        (
+            {"outcome": "runtime", "haproxyVersion": "3.4", "operations": ["AddServer"]},
+            "the operations: expected AddServer, found AddBackend",
+        ),
     ],
 )
 def test_another_plan_is_explained(assertion: dict[str, Any], why: str) -> None:
