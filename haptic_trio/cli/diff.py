@@ -25,6 +25,7 @@ from haptic_trio.cli.output.findings import (
     print_findings,
     visible,
 )
+from haptic_trio.cli.output.progress import Steps, showing_steps
 from haptic_trio.dataplane.binary import find_haproxy, need_supported
 from haptic_trio.explain.site import MAIN, Site, shown_text
 from haptic_trio.haproxy.model import AuxFile, Generation
@@ -102,13 +103,16 @@ def diff(*, source: InputOptions, to: Path, overlay: bool, check: bool, output_f
     Exit codes: 0 no difference, 1 differences, 2 one of the two has no valid
     configuration, or the command failed.
     """
-    before = trio.run(read_snapshot, source)
-    after = trio.run(partial(read_overlaid, source, to)) if overlay else trio.run(read_snapshot, _moved(source, to))
+    with showing_steps(sys.stderr) as steps:
+        before = trio.run(read_snapshot, source, steps)
+        if overlay:
+            after = trio.run(read_overlaid, source, to, steps)
+        else:
+            after = trio.run(read_snapshot, _moved(source, to), steps)
+        # Contents are fetched once for both, so that only the change can cause a difference.
+        rendering = partial(_render, haproxy=source.haproxy, check=check, memory=ContentMemory(), steps=steps)
+        (old, former), (new, found) = rendering(before), rendering(after)
     console = make_console(sys.stderr)
-    # Contents are fetched once for both, so that only the change can cause a difference.
-    memory = ContentMemory()
-    old, former = _render(before, haproxy=source.haproxy, check=check, memory=memory)
-    new, found = _render(after, haproxy=source.haproxy, check=check, memory=memory)
     former = list(placed(former, source))
     # A ConfigMap that is missing in DIR comes from the cluster.
     found = list(placed(placed(found, _moved(source, to)), source))
@@ -152,12 +156,12 @@ def _moved(source: InputOptions, to: Path) -> InputOptions:
 
 
 def _render(
-    snapshot: Snapshot, *, haproxy: str | None, check: bool, memory: ContentMemory
+    snapshot: Snapshot, *, haproxy: str | None, check: bool, memory: ContentMemory, steps: Steps
 ) -> tuple[Made | None, list[Finding]]:
     findings = list(snapshot.findings)
     if snapshot.loaded is None:
         return None, findings
-    outcome = trio.run(partial(render_snapshot, snapshot, haproxy=haproxy, check=check, memory=memory))
+    outcome = trio.run(partial(render_snapshot, snapshot, haproxy=haproxy, check=check, memory=memory, steps=steps))
     made = None
     if outcome.generation is not None and outcome.site is not None:
         made = Made(outcome.generation, outcome.site)

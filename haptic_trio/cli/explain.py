@@ -10,12 +10,13 @@ import trio
 
 from haptic_trio.channels import EventBuffer
 from haptic_trio.cli.inputs.choices import output_option
-from haptic_trio.cli.inputs.oneshot import Snapshot, make_validator, read_snapshot, site_of
+from haptic_trio.cli.inputs.oneshot import Snapshot, begin_rendering, make_validator, read_snapshot, site_of
 from haptic_trio.cli.inputs.options import InputOptions, input_options
 from haptic_trio.cli.inputs.source_map import placed
 from haptic_trio.cli.output.explain import one_line, print_answer
 from haptic_trio.cli.output.failures import print_failures
 from haptic_trio.cli.output.findings import Area, Finding, find, findings_to_json, make_console, print_findings
+from haptic_trio.cli.output.progress import showing_steps
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.explain.answers import to_json
 from haptic_trio.explain.resolve import explain as answer_to
@@ -83,11 +84,15 @@ def explain(
     if bool(target) == bool(search):
         raise click.UsageError("give TARGET or --search TEXT")
     as_json = output_format == "json"
-    snapshot = trio.run(read_snapshot, source)
-    if snapshot.loaded is None:
+    with showing_steps(sys.stderr) as steps:
+        snapshot = trio.run(read_snapshot, source, steps)
+        explained = None
+        if snapshot.loaded is not None:
+            begin_rendering(steps, snapshot.stores, check=check)
+            explained = trio.run(partial(_render, snapshot, haproxy=source.haproxy, check=check))
+    if explained is None:
         _print_findings(placed(snapshot.findings, source), as_json=as_json)
         sys.exit(1)
-    explained = trio.run(partial(_render, snapshot, haproxy=source.haproxy, check=check))
     problems = find(Area.OUTPUT, explained.problems)
     try:
         answer = search_for(explained.site, search) if search else answer_to(explained.site, " ".join(target))

@@ -22,6 +22,7 @@ from haptic_trio.cli.output.findings import (
     print_findings,
     visible,
 )
+from haptic_trio.cli.output.progress import showing_steps
 from haptic_trio.explain.site import MAIN, Site, shown_text
 from haptic_trio.haproxy.model import AuxFile, Generation
 
@@ -67,14 +68,16 @@ def render(
     Exit codes: 0 success, 1 there are problems (on standard error), 2 the
     command failed.
     """
-    snapshot = trio.run(read_snapshot, source)
-    findings = list(snapshot.findings)
     generation, site = None, None
-    if snapshot.loaded is not None:
-        outcome = trio.run(partial(render_snapshot, snapshot, haproxy=source.haproxy, check=check or strict))
-        generation, site = outcome.generation, outcome.site
-        findings += outcome.findings
-    findings = list(placed(findings, source))
+    with showing_steps(sys.stderr) as steps:
+        snapshot = trio.run(read_snapshot, source, steps)
+        findings = list(snapshot.findings)
+        if snapshot.loaded is not None:
+            rendering = partial(render_snapshot, snapshot, haproxy=source.haproxy, check=check or strict, steps=steps)
+            outcome = trio.run(rendering)
+            generation, site = outcome.generation, outcome.site
+            findings += outcome.findings
+        findings = list(placed(findings, source))
     errors = count_errors(findings)
     is_wanted = generation is not None and not (strict and errors)
     if generation is not None and is_wanted and output_dir is not None:

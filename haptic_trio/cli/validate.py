@@ -9,7 +9,7 @@ import msgspec
 import trio
 
 from haptic_trio.cli.inputs.choices import output_option
-from haptic_trio.cli.inputs.oneshot import Outcome, Snapshot, read_snapshot, render_snapshot
+from haptic_trio.cli.inputs.oneshot import Outcome, Snapshot, count_objects, read_snapshot, render_snapshot
 from haptic_trio.cli.inputs.options import InputOptions, input_options
 from haptic_trio.cli.inputs.source_map import placed
 from haptic_trio.cli.output.findings import (
@@ -20,13 +20,14 @@ from haptic_trio.cli.output.findings import (
     findings_to_json,
     make_console,
     print_findings,
+    quantity,
 )
+from haptic_trio.cli.output.progress import Steps, showing_steps
 from haptic_trio.config.checks.unused_snippets import find_unused_snippets
 from haptic_trio.config.load import LoadedConfig, locate_problem
 from haptic_trio.dataplane.binary import find_haproxy
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.manifests.schemas import check_manifests
-from haptic_trio.k8s.resource import ref_of
 from haptic_trio.validation_tests.cases import find_cases
 from haptic_trio.validation_tests.gate import run_gate, suite_of
 
@@ -66,24 +67,32 @@ def validate(
 
     Exit codes: 0 valid, 1 there are problems, 2 the command failed.
     """
-    snapshot = trio.run(read_snapshot, source)
-    outcome = None
-    tests: tuple[Problem, ...] = ()
-    unused: tuple[Problem, ...] = ()
-    if snapshot.loaded is not None:
-        outcome = trio.run(partial(render_snapshot, snapshot, haproxy=source.haproxy, check=True))
-        tests = trio.run(_run_tests, snapshot.loaded, find_haproxy(source.haproxy))
-        unused = find_unused(snapshot.loaded)
-    rendered = outcome.findings if outcome is not None else ()
-    schemas = find(Area.MANIFESTS, check_manifests(snapshot.manifests))
-    warnings = find(Area.CONFIGURATION, unused, is_warning=True)
-    findings = placed((*schemas, *snapshot.findings, *warnings, *find(Area.TESTS, tests), *rendered), source)
-    report = Report(snapshot=snapshot, outcome=outcome, findings=findings)
+    with showing_steps(sys.stderr) as steps:
+        report = make_report(source, steps)
     if output_format == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(to_json(report)), indent=2))
     else:
         _print_report(report)
     sys.exit(0 if report.is_valid else 1)
+
+
+def make_report(source: InputOptions, steps: Steps) -> Report:
+    """Check all of *source*."""
+    snapshot = trio.run(read_snapshot, source, steps)
+    outcome = None
+    tests: tuple[Problem, ...] = ()
+    unused: tuple[Problem, ...] = ()
+    if snapshot.loaded is not None:
+        outcome = trio.run(partial(render_snapshot, snapshot, haproxy=source.haproxy, check=True, steps=steps))
+        steps.begin("running the tests of the configuration")
+        tests = trio.run(_run_tests, snapshot.loaded, find_haproxy(source.haproxy))
+        unused = find_unused(snapshot.loaded)
+    rendered = outcome.findings if outcome is not None else ()
+    steps.begin(f"checking the fields of {len(snapshot.manifests):,} objects")
+    schemas = find(Area.MANIFESTS, check_manifests(snapshot.manifests))
+    warnings = find(Area.CONFIGURATION, unused, is_warning=True)
+    findings = placed((*schemas, *snapshot.findings, *warnings, *find(Area.TESTS, tests), *rendered), source)
+    return Report(snapshot=snapshot, outcome=outcome, findings=findings)
 
 
 def find_unused(loaded: LoadedConfig) -> tuple[Problem, ...]:
@@ -130,14 +139,12 @@ def _verdict(report: Report, area: Area, found: list[Finding]) -> str:
     if not _was_reached(report, area):
         return "not checked: the configuration is invalid"
     if errors := count_errors(found):
-        return f"{errors} problem{'s' if errors > 1 else ''}"
+        return quantity(errors, "problem")
     if area is Area.OBJECT:
-        # Several stores may hold the same object.
-        objects = {ref_of(resource) for store in report.snapshot.stores.values() for resource in store.list()}
-        return f"ok ({len(objects)} watched)"
+        return f"ok ({count_objects(report.snapshot.stores)} watched)"
     if area is Area.TESTS and report.snapshot.loaded is not None:
         cases = find_cases([suite_of(report.snapshot.loaded)])
-        return f"ok ({len(cases)} test{'s' if len(cases) > 1 else ''})" if cases else "none"
+        return f"ok ({quantity(len(cases), 'test')})" if cases else "none"
     if area is Area.OUTPUT and report.outcome is not None and report.outcome.generation is not None:
         generation = report.outcome.generation
         return f"ok ({len(generation.config.sections)} sections, {len(generation.files)} files)"

@@ -8,6 +8,7 @@ import msgspec
 import trio
 
 from haptic_trio.cli.inputs.options import InputOptions
+from haptic_trio.cli.output.progress import Steps
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.api.auth import load_kubeconfig, load_service_account
 from haptic_trio.k8s.api.cluster import ApiCluster
@@ -30,6 +31,14 @@ def make_cluster(options: InputOptions, report: Report) -> Cluster:
     if options.kubeconfig is not None:
         return ApiCluster(partial(load_kubeconfig, options.kubeconfig, options.context), report=report)
     return ApiCluster(load_service_account, report=report)
+
+
+def begin_reading(steps: Steps, cluster: Client) -> None:
+    """Show that *cluster* is read, and how much of it has been."""
+    if isinstance(cluster, DirectoryCluster):
+        steps.begin("reading manifests: files", lambda: cluster.progress)
+    else:
+        steps.begin("connecting to the API server")
 
 
 def as_given(report: Report, directory: Path) -> Report:

@@ -9,10 +9,11 @@ import msgspec
 import trio
 
 from haptic_trio.channels import EventBuffer
-from haptic_trio.cli.inputs.cluster import as_given, make_cluster
+from haptic_trio.cli.inputs.cluster import as_given, begin_reading, make_cluster
 from haptic_trio.cli.inputs.options import InputOptions
 from haptic_trio.cli.inputs.template_lines import with_origins
 from haptic_trio.cli.output.findings import Area, Finding, find
+from haptic_trio.cli.output.progress import SILENT, Steps
 from haptic_trio.config.load import LoadedConfig, load_config
 from haptic_trio.config.model import Config
 from haptic_trio.config.templates import MAIN_TEMPLATE, template_set
@@ -26,7 +27,7 @@ from haptic_trio.httpstore.events import ContentEvent, FetchProblem, HttpContent
 from haptic_trio.k8s.client import Client, NotFoundError
 from haptic_trio.k8s.manifests.directory import DirectoryCluster
 from haptic_trio.k8s.reflector import ResourceChanged, run_reflector
-from haptic_trio.k8s.resource import Resource, ResourceType
+from haptic_trio.k8s.resource import Resource, ResourceType, ref_of
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.pipeline.contents.store import open_contents
 from haptic_trio.pipeline.cycle import Pipeline
@@ -89,13 +90,14 @@ class ParseOnly(Validator):
         return ()
 
 
-async def read_snapshot(options: InputOptions) -> Snapshot:
+async def read_snapshot(options: InputOptions, steps: Steps = SILENT) -> Snapshot:
     """Return the contents of the cluster, with the problems of its manifests and its configuration.
 
     Raises `IncompleteError` if a kind cannot be read.
     """
     problems: dict[str, tuple[Problem, ...]] = {}
     cluster = make_cluster(options, problems.__setitem__)
+    begin_reading(steps, cluster)
     findings: list[Finding] = []
     stores = Stores(())
     async with trio.open_nursery() as nursery:
@@ -106,7 +108,7 @@ async def read_snapshot(options: InputOptions) -> Snapshot:
         except ProblemsError as exc:
             findings = find(Area.CONFIGURATION, [_unread(problem, problems) for problem in exc.problems])
         if loaded is not None:
-            stores = await _fill_stores(cluster, loaded.config, problems)
+            stores = await _fill_stores(cluster, loaded.config, problems, steps)
         nursery.cancel_scope.cancel(reason="everything has been read")
     # An API server holds only well-formed objects; a missing optional kind is a warning.
     is_warning = options.manifests is None
@@ -124,7 +126,7 @@ def _unread(problem: Problem, manifests: Mapping[str, tuple[Problem, ...]]) -> P
     return msgspec.structs.replace(problem, hint="correct the files first: it may be in one of them")
 
 
-async def read_overlaid(options: InputOptions, changed: Path) -> Snapshot:
+async def read_overlaid(options: InputOptions, changed: Path, steps: Steps = SILENT) -> Snapshot:
     """Return the contents of the cluster as if the manifests in the directory *changed* were applied to it.
 
     Raises `IncompleteError` if a kind cannot be read.
@@ -133,7 +135,9 @@ async def read_overlaid(options: InputOptions, changed: Path) -> Snapshot:
     below = make_cluster(options, found.__setitem__)
     above = DirectoryCluster(changed, report=as_given(found.__setitem__, changed))
     async with trio.open_nursery() as nursery:
+        begin_reading(steps, below)
         await nursery.start(below.run)
+        begin_reading(steps, above)
         await nursery.start(above.run)
         loaded: LoadedConfig | None = None
         stores = Stores(())
@@ -143,7 +147,7 @@ async def read_overlaid(options: InputOptions, changed: Path) -> Snapshot:
         except ProblemsError as exc:
             findings = find(Area.CONFIGURATION, exc.problems)
         if loaded is not None:
-            stores = await _fill_stores(below, loaded.config, found)
+            stores = await _fill_stores(below, loaded.config, found, steps)
             for name, store in (await _fill_stores(above, loaded.config, found)).items():
                 for resource in store.list():
                     stores[name].upsert(resource)
@@ -206,11 +210,14 @@ async def _get(cluster: Client, resource_type: ResourceType, namespace: str, nam
         return None
 
 
-async def _fill_stores(cluster: Client, config: Config, problems: dict[str, tuple[Problem, ...]]) -> Stores:
+async def _fill_stores(
+    cluster: Client, config: Config, problems: dict[str, tuple[Problem, ...]], steps: Steps = SILENT
+) -> Stores:
     stores = Stores(
         Store(name, watched.index_by, (*config.watched_resources_ignore_fields, *watched.ignore_fields))
         for name, watched in config.watched_resources.items()
     )
+    steps.begin("reading objects", lambda: (sum(map(len, stores.values())), 0))
 
     async def give_up() -> None:
         await trio.sleep(READ_LIMIT)
@@ -251,7 +258,12 @@ async def make_validator(config: Config, *, haproxy: str | None, check: bool) ->
 
 
 async def render_snapshot(
-    snapshot: Snapshot, *, haproxy: str | None, check: bool, memory: ContentMemory | None = None
+    snapshot: Snapshot,
+    *,
+    haproxy: str | None,
+    check: bool,
+    memory: ContentMemory | None = None,
+    steps: Steps = SILENT,
 ) -> Outcome:
     """Render and validate a snapshot whose configuration is valid; with *check*, also with `haproxy -c`.
 
@@ -261,6 +273,7 @@ async def render_snapshot(
     """
     assert snapshot.loaded is not None
     config = snapshot.loaded.config
+    begin_rendering(steps, snapshot.stores, check=check)
     happened: list[ContentEvent] = []
     contents = open_contents(config, happened.append, memory)
     try:
@@ -285,6 +298,17 @@ async def render_snapshot(
         findings=(*_found(quarantine), *_fetched(happened), *warnings),
         site=site_of(config, snapshot.stores, renderer, rendered),
     )
+
+
+def begin_rendering(steps: Steps, stores: Stores, *, check: bool) -> None:
+    """Show that *stores* are rendered and, with *check*, checked by `haproxy -c`."""
+    if steps is not SILENT:
+        steps.begin(f"rendering{' and checking' if check else ''} {count_objects(stores):,} objects")
+
+
+def count_objects(stores: Stores) -> int:
+    """Return the number of objects in *stores*, several of which may hold the same object."""
+    return len({ref_of(resource) for store in stores.values() for resource in store.list()})
 
 
 def site_of(

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from haptic_trio.cli.output.findings import visible
+from haptic_trio.cli.output.findings import quantity, visible
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _LEVELS = {"error": "red", "warning": "yellow", "info": "", "debug": "dim"}
@@ -132,7 +132,7 @@ def instance_table(instances: Iterable[dict[str, Any]]) -> Table:
             result = Text("reloaded: " + ", ".join(one.get("reasons", ())))
         else:
             count = one.get("operations", 0)
-            result = Text(f"{count} operation{'' if count == 1 else 's'}")
+            result = Text(quantity(count, "operation"))
         made.add_row(
             one["name"], one.get("generation", ""), one.get("correlation", ""), _ms(one.get("seconds")), result
         )

@@ -53,6 +53,11 @@ def visible(text: str) -> str:
     return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
 
 
+def quantity(count: int, name: str) -> str:
+    """Return *count* with *name*, in the plural unless it is 1."""
+    return f"{count} {name}{'' if count == 1 else 's'}"
+
+
 def make_console(stream: TextIO) -> Console:
     """Return a console that writes colours to a terminal and plain, unwrapped text to a pipe."""
     return Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)

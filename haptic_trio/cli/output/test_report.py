@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from haptic_trio.cli.output.findings import visible
+from haptic_trio.cli.output.findings import quantity, visible
 from haptic_trio.validation_tests.coverage import TemplateCoverage, line_ranges, total
 from haptic_trio.validation_tests.results import CaseResult, Checked, Verdict, count
 from haptic_trio.validation_tests.tracing import Timing
@@ -98,15 +98,11 @@ def _summary(report: Report) -> Text:
     skipped = count(report.cases, Verdict.SKIPPED)
     parts = [
         f"{len(report.cases) - failed} of {len(report.cases)} tests passed",
-        _number(asserted, "assertion"),
+        quantity(asserted, "assertion"),
     ]
     parts += [f"{skipped} skipped"] if skipped else []
-    parts += [f"{_number(report.updated, 'expected text')} rewritten"] if report.updated else []
+    parts += [f"{quantity(report.updated, 'expected text')} rewritten"] if report.updated else []
     return Text(f"{', '.join(parts)} in {_time(report.seconds)}", style="bold red" if failed else "bold green")
-
-
-def _number(count_of_them: int, name: str) -> str:
-    return f"{count_of_them} {name}{'' if count_of_them == 1 else 's'}"
 
 
 def _print_coverage(console: Console, found: Sequence[TemplateCoverage], names: frozenset[str]) -> None:

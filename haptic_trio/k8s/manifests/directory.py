@@ -81,6 +81,8 @@ class DirectoryCluster:
         self._subscriptions: set[Subscription] = set()
         self._scanned = trio.Event()
         self._ended = False
+        self.progress = (0, 0)
+        """Files that the present or last scan has read, and all that it reads."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Follow the directory until cancelled; to be called once.
@@ -183,8 +185,10 @@ class DirectoryCluster:
     async def _read(self, survey: Survey) -> None:
         self._note_directories(survey)
         for start in range(0, len(survey.read), _BATCH_FILES):
+            self.progress = start, len(survey.read)
             paths = survey.read[start : start + _BATCH_FILES]
             self._take(await _in_thread(partial(read_files, str(self._root), paths, self._known)))
+        self.progress = len(survey.read), len(survey.read)
         self._take([Reading(path, None, None) for path in survey.gone])
 
     async def _report_unwatched(self, directories: Sequence[str]) -> None:
