@@ -4,7 +4,8 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -16,30 +17,29 @@ from haptic_trio import __version__
 from haptic_trio.cancellation import cancelled_first
 from haptic_trio.channels import EventBuffer, Latest
 from haptic_trio.cli.inputs.choices import state_dir_option
-from haptic_trio.cli.inputs.cluster import make_cluster
+from haptic_trio.cli.inputs.cluster import begin_reading, make_cluster
 from haptic_trio.cli.inputs.options import InputOptions, check_listen, input_options, log_format_option
 from haptic_trio.cli.inputs.source_map import placing
-from haptic_trio.cli.serving.console import (
-    console_host_option,
-    console_option,
-    make_console,
-    summaries_of,
-)
+from haptic_trio.cli.output.progress import SILENT, Steps, showing_steps
+from haptic_trio.cli.serving.announcement import Announcement
+from haptic_trio.cli.serving.console import console_options, make_console, summaries_of
 from haptic_trio.cli.serving.endpoints import (
     AgentList,
     ApiList,
     PodMode,
     agent_options,
+    count_wanted,
     make_agent_list,
     make_api_list,
+    make_instances,
     make_pod_mode,
-    run_agent_list,
-    run_api_list,
 )
 from haptic_trio.cli.serving.fleet import serving_control, with_fleet
 from haptic_trio.cli.serving.loading import choose_load, reserving
+from haptic_trio.cli.serving.option_groups import GROUPS, GroupedCommand
 from haptic_trio.cli.serving.probes import Scrapes, health_of, observing
 from haptic_trio.cli.serving.publishing import Publishing, make_publishing, publish_options
+from haptic_trio.cli.serving.start_steps import StartSteps
 from haptic_trio.cli.serving.state_directory import keep_directories, make_scratch
 from haptic_trio.cli.serving.stopping import STOP_LIMIT, stop_limit
 from haptic_trio.cli.serving.tracing import otlp_option, tracing
@@ -55,7 +55,7 @@ from haptic_trio.deployment.pods import PodEndpoints
 from haptic_trio.errors import HapticError, Problem, text_of
 from haptic_trio.health import make_app, serve_app
 from haptic_trio.k8s.api.cluster import ApiCluster
-from haptic_trio.logs import configure_logs, get_logger
+from haptic_trio.logs import MAIN, configure_logs, get_logger
 from haptic_trio.messages import LeadershipChanged, ProblemsReported
 from haptic_trio.metrics import Metrics, add_process
 from haptic_trio.slow_steps import log_slow_steps
@@ -93,6 +93,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Debug console: `on`, `off`, or `auto`, which is on if *listen* is a loopback address."""
     console_hosts: tuple[str, ...] = ()
     """Additional host names in requests to the console."""
+    console_token_file: Path | None = None
     webhook: WebhookOptions | None = None
     """None: no webhook."""
     otlp_endpoint: str = ""
@@ -100,6 +101,10 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     on_exit: str = "leave"
     """`leave` HAProxy running, to be adopted by the next start, or `stop` it."""
     follow_log_level: bool = False
+    logs_to_terminal: bool = False
+    """Log lines may have the token of the console, and progress is shown below them."""
+    steps: Steps = SILENT
+    """Shows how much of a directory of manifests was read."""
 
 
 class Serving(msgspec.Struct, frozen=True):
@@ -110,7 +115,7 @@ class Serving(msgspec.Struct, frozen=True):
     """Addresses of health and metrics."""
 
 
-@click.command()
+@click.command(cls=GroupedCommand, groups=GROUPS)
 @input_options
 @state_dir_option("Directory for the files of local HAProxy instances.")
 @click.option(
@@ -133,8 +138,7 @@ class Serving(msgspec.Struct, frozen=True):
     envvar="HAPTIC_LISTEN",
     help="Address for /healthz, /readyz, /metrics and the debug console. Port 0 selects a free port.",
 )
-@console_option
-@console_host_option
+@console_options
 @otlp_option
 @webhook_options
 @click.option(
@@ -170,6 +174,7 @@ def serve(
     listen: str,
     console: str,
     console_hosts: tuple[str, ...],
+    console_token_file: Path | None,
     otlp_endpoint: str,
     webhook: WebhookOptions | None,
     on_exit: str,
@@ -203,22 +208,27 @@ def serve(
         listen=listen,
         console=console,
         console_hosts=console_hosts,
+        console_token_file=console_token_file,
         otlp_endpoint=otlp_endpoint,
         webhook=webhook,
         on_exit=on_exit,
         follow_log_level=log_level is None,
+        logs_to_terminal=log_format == "console" and sys.stderr.isatty(),
     )
     trio.run(serve_until_signalled, options, instruments=[log_slow_steps()])
 
 
 async def serve_until_signalled(options: ServeOptions) -> None:
     """Run the controller until SIGINT or SIGTERM."""
-    with stop_limit() as limit:
+    with stop_limit() as limit, ExitStack() as shown:
+        if options.logs_to_terminal:
+            options = msgspec.structs.replace(options, steps=shown.enter_context(showing_steps(sys.stderr)))
         async with trio.open_nursery() as nursery:
             with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
                 # Not awaited, so that a signal also ends a start that hangs.
-                nursery.start_soon(run_serve, options)
+                nursery.start_soon(partial(run_serve, options, observe=StartSteps(options.steps, shown.close).take))
                 async for number in signals:
+                    shown.close()
                     get_logger("serve").info("signal received, stopping", signal=signal.Signals(number).name)
                     break
                 limit.begin(STOP_LIMIT)
@@ -250,21 +260,24 @@ async def _run_locked(
     options: ServeOptions, observe: Callable[[msgspec.Struct], None] | None, task_status: trio.TaskStatus[Serving]
 ) -> None:
     _tune_interpreter()
-    log = get_logger("haptic-trio")
+    log = get_logger(MAIN)
     events, metrics = EventBuffer(), Metrics()
     binary = find_haproxy(options.input.haproxy)
     # Otherwise a binary that is not HAProxy would be noticed at the first deployment only.
     add_process(metrics, __version__, (await trio.to_thread.run_sync(need_supported, binary)).text)
     scratch = await trio.to_thread.run_sync(make_scratch, options.state_dir)
-    endpoints: Latest[tuple[Endpoint, ...]] = Latest()
-    leadership: Latest[LeadershipChanged] = Latest()
+    endpoints, leadership = Latest[tuple[Endpoint, ...]](), Latest[LeadershipChanged]()
 
     def report(source: str, problems: tuple[Problem, ...]) -> None:
         events.record(ProblemsReported(source=source, problems=problems))
 
     cluster = make_cluster(options.input, report)
-    listens = (options.listen, options.webhook.listen if options.webhook is not None else None)
-    load = reserving(choose_load(options.agents, options.apis, options.pods), options.agents, listens)
+    begin_reading(options.steps, cluster)
+    load = reserving(
+        choose_load(options.agents, options.apis, options.pods),
+        options.agents,
+        (options.listen, options.webhook.listen if options.webhook is not None else None),
+    )
     namespace, identity = options.input.source.namespace, make_identity()
     server = cluster if isinstance(cluster, ApiCluster) else None
     process = Process(
@@ -285,7 +298,9 @@ async def _run_locked(
     pods = PodEndpoints(cluster, namespace, options.pods.access, report=report) if options.pods is not None else None
     process = with_fleet(process, fleet, pods)
     console = await make_console(
-        options.console, options.listen, options.state_dir, process, names=options.console_hosts
+        *(options.console, options.listen, options.state_dir, process),
+        names=options.console_hosts,
+        token_file=options.console_token_file,
     )
     scrapes = Scrapes(metrics.families, process, cluster)
     async with (
@@ -295,7 +310,12 @@ async def _run_locked(
         cancelled_first() as controlled,
         trio.open_nursery() as narrating,
     ):
-        observe = observing(Accounts(metrics).take, trace, console.observing(observe))
+        announcement = Announcement(
+            partial(count_wanted, process, options.agents or options.apis, options.pods, options.instances),
+            console,
+            shows_token=options.logs_to_terminal,
+        )
+        observe = observing(Accounts(metrics).take, announcement.take, trace, console.observing(observe))
         await narrating.start(partial(run_commentator, events, log=log, metrics=metrics, observe=observe))
         async with trio.open_nursery() as serving:
             # Outermost: the Lease is released after the last deployment and before the connection closes.
@@ -318,7 +338,9 @@ async def _run_locked(
                     console.announce(addresses)
                     await serving.start(cluster.run)
                     serving.start_soon(keep_directories, options.state_dir)
-                    endpoints.put(tuple(await serving.start(_make_instances(options, process, fleet)) or ()))
+                    endpoints.put(
+                        tuple(await serving.start(make_instances(process, options.agents or options.apis, fleet)) or ())
+                    )
                     if server is None:
                         lead_alone(leadership, events)
                     else:
@@ -359,20 +381,6 @@ def _status_access(options: ServeOptions, server: ApiCluster | None, identity: s
         return None
     publishing = options.publishing
     return StatusAccess(server=server, instance=identity, service=publishing.service, addresses=publishing.addresses)
-
-
-def _make_instances(
-    options: ServeOptions, process: Process, fleet: LocalFleet | PodFleet | None
-) -> Callable[..., Awaitable[None]]:
-    """Return the task that provides endpoints: the first ones by started(), later ones in `process.endpoints`."""
-    if process.fleet.pods is not None:
-        return partial(process.fleet.pods.run, process.endpoints.put)
-    if options.agents is not None:
-        return partial(run_agent_list, options.agents, process)
-    if options.apis is not None:
-        return partial(run_api_list, options.apis, process)
-    assert isinstance(fleet, LocalFleet)
-    return fleet.provider.run
 
 
 def _make_fleet(options: ServeOptions, process: Process, server: ApiCluster | None) -> LocalFleet | PodFleet | None:

@@ -24,6 +24,7 @@ from haptic_trio.demo.ports import reserve_port
 from haptic_trio.demo.running import RunningDemo
 from haptic_trio.demo.site import USUAL_PORTS, DemoPorts, write_site
 from haptic_trio.logs import configure_logs
+from haptic_trio.messages import DeploymentCompleted
 
 FIRST_ANSWER_LIMIT = 30.0
 PROGRAM = "haptic-trio"
@@ -110,6 +111,7 @@ async def open_demo(options: DemoOptions) -> AsyncIterator[RunningDemo]:
                 instances=options.instances,
                 listen="127.0.0.1:0",
                 on_exit="stop",
+                logs_to_terminal=sys.stderr.isatty(),
             )
             serving = await nursery.start(partial(run_serve, serve, observe=events.take))
             yield RunningDemo(site=site, serving=serving, events=events)
@@ -130,6 +132,7 @@ async def _show(options: DemoOptions) -> None:
     async with open_demo(options) as running, DemoClient.open(running.site) as client:
         with trio.move_on_after(FIRST_ANSWER_LIMIT) as waiting:
             await client.wait_for(lambda answer: answer.status == 200)
+            await running.events.wait_for(DeploymentCompleted, lambda event: bool(event.results), since=0)
         if waiting.cancelled_caught:
             click.secho("HAProxy does not answer yet; see the log.", fg="yellow")
         click.echo(guide_to(running.site, running.serving.addresses[0], options.directory, _program()))

@@ -14,7 +14,14 @@ from rich.console import Console, RenderableType
 from haptic_trio.cli.app import cli
 from haptic_trio.cli.console_client import NoConsoleError
 from haptic_trio.cli.output.debug import event_line, live_view, task_tree
-from haptic_trio.cli.serving.console import SHORTEST_TOKEN, TOKEN_NAME, TokenError, read_token, wants_console
+from haptic_trio.cli.serving.console import (
+    SHORTEST_TOKEN,
+    TOKEN_NAME,
+    TokenError,
+    read_given_token,
+    read_token,
+    wants_console,
+)
 
 EVENT = {
     "number": 1,
@@ -114,6 +121,22 @@ def test_token_is_made_once_and_a_short_one_rejected(tmp_path: Path) -> None:
     (tmp_path / TOKEN_NAME).write_text("short\n")
     with pytest.raises(TokenError, match="less than"):
         read_token(tmp_path)
+
+
+def test_given_token_is_read_and_none_is_created_in_its_place(tmp_path: Path) -> None:
+    given = tmp_path / "token"
+    with pytest.raises(TokenError, match="cannot be read"):
+        read_given_token(given)
+    assert not given.exists()
+
+    given.write_text("t" * SHORTEST_TOKEN + "\n")
+    assert read_given_token(given) == "t" * SHORTEST_TOKEN
+    given.write_text("short\n")
+    with pytest.raises(TokenError, match="less than 16 characters; provide a longer token"):
+        read_given_token(given)
+    given.write_bytes(b"\xff" * SHORTEST_TOKEN)
+    with pytest.raises(TokenError, match="cannot be read"):
+        read_given_token(given)
 
 
 def test_without_a_controller_the_error_names_the_options(tmp_path: Path) -> None:

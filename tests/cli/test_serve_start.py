@@ -72,7 +72,7 @@ async def test_program_that_is_no_haproxy_is_rejected(options: ServeOptions) -> 
 async def test_signal_ends_a_start_that_hangs(options: ServeOptions, monkeypatch: pytest.MonkeyPatch) -> None:
     begun = trio.Event()
 
-    async def hang(_options: ServeOptions) -> None:
+    async def hang(_options: ServeOptions, **_others: object) -> None:
         begun.set()
         await trio.sleep_forever()
 

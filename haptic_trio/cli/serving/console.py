@@ -35,7 +35,7 @@ SHORTEST_TOKEN = 16
 
 Observe: TypeAlias = Callable[[msgspec.Struct], None]
 
-console_option = click.option(
+_console_option = click.option(
     "--console",
     type=click.Choice(["auto", "on", "off"]),
     default="auto",
@@ -44,7 +44,7 @@ console_option = click.option(
     help="Serve the debug console at /console of --listen. auto: only if that is a loopback address.",
 )
 
-console_host_option = click.option(
+_host_option = click.option(
     "--console-host",
     "console_hosts",
     multiple=True,
@@ -54,15 +54,34 @@ console_host_option = click.option(
     " --listen and the name of this machine are always allowed; other names are rejected (DNS rebinding).",
 )
 
+_token_option = click.option(
+    "--console-token-file",
+    "console_token_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="HAPTIC_CONSOLE_TOKEN_FILE",
+    help="File with the token of the debug console, such as a mounted Secret, instead of console.token in the state"
+    " directory. It is read at the start.",
+)
+
+
+def console_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of the console to *command*."""
+    for option in (_token_option, _host_option, _console_option):
+        command = option(command)
+    return command
+
 
 class TokenError(HapticError):
-    """The token of the console is too short; retry after replacing or deleting the file."""
+    """The token of the console is missing or too short; retry after replacing the file."""
 
 
 class NoConsole:
     """Null object for `--console off`."""
 
     routes: Sequence[BaseRoute] = ()
+    page = ""
+    """Address of the page, once announced; empty without a console."""
+    token = ""
 
     def observing(self, more: Observe | None) -> Observe | None:
         """Return *more*."""
@@ -75,9 +94,11 @@ class NoConsole:
 class Console(NoConsole):
     """The console of one process: an observer of events, and routes for the admin port."""
 
-    def __init__(self, process: Process, state_dir: Path, token: str, hosts: Hosts) -> None:
+    def __init__(self, process: Process, state_dir: Path, token_file: Path, token: str, hosts: Hosts) -> None:
         self._process = process
         self._state_dir = state_dir
+        self._token_file = token_file
+        self.token = token
         redactor = _make_redactor(process)
         self.recorder = Recorder(STORIES.get, redactor.clean_all)
         watched = Watched(
@@ -106,8 +127,8 @@ class Console(NoConsole):
     def announce(self, addresses: list[str]) -> None:
         """Publish the address in the log, and in the state directory for `haptic-trio debug`."""
         _replace(self._state_dir / ADDRESS_NAME, addresses[0] + "\n")
-        page, token_file = f"{addresses[0]}{PAGE}", str(self._state_dir / TOKEN_NAME)
-        get_logger("console").info("console is served", page=page, token_file=token_file)
+        self.page = f"{addresses[0]}{PAGE}"
+        get_logger("console").info("console is served", page=self.page, token_file=self._token_file)
 
     def _iteration(self) -> IterationSnapshot | None:
         state = self._process.running.value
@@ -177,29 +198,50 @@ def read_token(state_dir: Path) -> str:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        token = path.read_text().strip()
-        if len(token) < SHORTEST_TOKEN:
-            raise TokenError(
-                f"{path}: the token has less than {SHORTEST_TOKEN} characters; delete the file to create a new token"
-            ) from None
-        return token
+        return _read_token_of(path, "delete the file to create a new token")
     with os.fdopen(descriptor, "w") as file:
         token = secrets.token_urlsafe(24)
         file.write(token + "\n")
     return token
 
 
+def read_given_token(path: Path) -> str:
+    """Return the token in *path*, which must exist; raises `TokenError`."""
+    try:
+        return _read_token_of(path, "provide a longer token")
+    except OSError as exc:
+        raise TokenError(f"{path}: the token of the console cannot be read: {exc.strerror}") from exc
+    except UnicodeDecodeError:
+        raise TokenError(f"{path}: the token of the console cannot be read: it is not UTF-8") from None
+
+
+def _read_token_of(path: Path, hint: str) -> str:
+    token = path.read_text().strip()
+    if len(token) < SHORTEST_TOKEN:
+        raise TokenError(f"{path}: the token has less than {SHORTEST_TOKEN} characters; {hint}")
+    return token
+
+
 async def make_console(
-    choice: str, listen: str, state_dir: Path, process: Process, *, names: Collection[str] = ()
+    choice: str,
+    listen: str,
+    state_dir: Path,
+    process: Process,
+    *,
+    names: Collection[str] = (),
+    token_file: Path | None = None,
 ) -> NoConsole:
     """Return the console of *process*, or `NoConsole` if `--console` and `--listen` disable it; raises `TokenError`.
 
-    *names* are additional host names in requests.
+    *names* are additional host names in requests. *token_file* replaces that of the state directory.
     """
     if not wants_console(choice, listen):
         return NoConsole()
-    token = await trio.to_thread.run_sync(read_token, state_dir)
-    return Console(process, state_dir, token, Hosts(own_names(listen, names)))
+    if token_file is None:
+        token = await trio.to_thread.run_sync(read_token, state_dir)
+    else:
+        token = await trio.to_thread.run_sync(read_given_token, token_file)
+    return Console(process, state_dir, token_file or state_dir / TOKEN_NAME, token, Hosts(own_names(listen, names)))
 
 
 def _replace(path: Path, text: str) -> None:

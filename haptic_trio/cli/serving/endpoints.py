@@ -1,7 +1,7 @@
 """Endpoint options of `serve`: local processes, agents, Data Plane APIs, or pods."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +20,8 @@ from haptic_trio.dataplane.presence import Report
 from haptic_trio.deployment.pods import AGENT_NAME, AgentAccess
 from haptic_trio.errors import Problem
 from haptic_trio.messages import ProblemsReported
+from haptic_trio.stages.fleets.local import LocalFleet
+from haptic_trio.stages.fleets.pods import PodFleet
 from haptic_trio.stages.process import Process
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -256,3 +258,30 @@ def _report_to(process: Process) -> Report:
         process.events.record(ProblemsReported(source=source, problems=problems))
 
     return report
+
+
+def count_wanted(process: Process, fixed: AgentList | ApiList | None, pods: PodMode | None, instances: int) -> int:
+    """Return the number of instances that should have a configuration when the start ends.
+
+    *instances* is the number of local ones, unless the configuration of *process* has another.
+    """
+    if fixed is not None:
+        return len(fixed.addresses)
+    desired = process.fleet.desired.value
+    if desired is not None and desired.size is not None:
+        return desired.size
+    return instances if pods is None else 1
+
+
+def make_instances(
+    process: Process, fixed: AgentList | ApiList | None, fleet: LocalFleet | PodFleet | None
+) -> Callable[..., Awaitable[None]]:
+    """Return the task that provides endpoints: the first ones by started(), later ones in `process.endpoints`."""
+    if process.fleet.pods is not None:
+        return partial(process.fleet.pods.run, process.endpoints.put)
+    if isinstance(fixed, AgentList):
+        return partial(run_agent_list, fixed, process)
+    if isinstance(fixed, ApiList):
+        return partial(run_api_list, fixed, process)
+    assert isinstance(fleet, LocalFleet)
+    return fleet.provider.run

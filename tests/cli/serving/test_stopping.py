@@ -20,7 +20,7 @@ async def hang(*_args, task_status=trio.TASK_STATUS_IGNORED, **_kwargs):
     await trio.to_thread.run_sync(threading.Event().wait)
 
 class Options:
-    grace = 0.0
+    grace, logs_to_terminal, steps = 0.0, False, None
 
 verb.STOP_LIMIT = 0.05
 verb.{run} = hang
