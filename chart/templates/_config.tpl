@@ -22,9 +22,12 @@
 {{- if .Values.haproxy.metrics.enabled }}
 {{- $ports = append $ports .Values.haproxy.metrics.port }}
 {{- end }}
+{{- range .Values.haproxy.extraPorts }}
+{{- $ports = append $ports .containerPort }}
+{{- end }}
 {{- range $port := $ports | uniq }}
 {{- if lt (len (without $ports $port) | add1) (len $ports) }}
-{{- fail (printf "haproxy.ports and haproxy.metrics: %v is given twice" $port) }}
+{{- fail (printf "haproxy.ports and haproxy.metrics: %v is given twice, with haproxy.extraPorts" $port) }}
 {{- end }}
 {{- end }}
 {{- range $name, $_ := .Values.config.templating.extraContext }}
@@ -44,7 +47,37 @@
 {{- else if .Values.config.instances }}
 {{- fail (printf "config.instances is about pods that the controller makes, and haproxy.kind is %s: set that to fleet" .Values.haproxy.kind) }}
 {{- end }}
-{{- toYaml (mergeOverwrite (deepCopy .Values.config) $set) }}
+{{- $config := mergeOverwrite (deepCopy .Values.config) $set }}
+{{- if .Values.watchNamespaces }}
+{{- $_ := set $config "watchedResources" (include "haptic-trio.limitedWatches" . | fromJson) }}
+{{- end }}
+{{- toYaml $config }}
+{{- end }}
+
+{{/* Resources that are in no namespace, as JSON. */}}
+{{- define "haptic-trio.clusterScoped" -}}
+{{- list "networking.k8s.io/ingressclasses" "gateway.networking.k8s.io/gatewayclasses" "/namespaces" "/nodes" | toJson }}
+{{- end }}
+
+{{/*
+  The complete watched resources of the libraries and of the values, by name, as JSON: limited to `watchNamespaces` unless an
+  entry has its own `namespaces`, even an empty list.
+*/}}
+{{- define "haptic-trio.limitedWatches" -}}
+{{- $known := .Files.Get "files/watched-resources.yaml" | fromYaml }}
+{{- $all := dict }}
+{{- range append .Values.config.templating.libraries "" }}
+{{- range $name, $one := ternary (get $known .) ($.Values.config.watchedResources | default dict) (ne . "") }}
+{{- $_ := set $all $name (omit $one "writesStatus") }}
+{{- end }}
+{{- end }}
+{{- $watched := include "haptic-trio.watched" . | fromJson }}
+{{- range $name, $one := $all }}
+{{- with (get $watched $name).namespaces }}
+{{- $_ := set $one "namespaces" . }}
+{{- end }}
+{{- end }}
+{{- toJson $all }}
 {{- end }}
 
 {{- define "haptic-trio.leaseName" -}}
@@ -73,9 +106,13 @@
 {{- $all = merge dict (get $known $library) $all }}
 {{- end }}
 {{- $all = merge dict (deepCopy (.Values.config.watchedResources | default dict)) $all }}
+{{- $unplaced := include "haptic-trio.clusterScoped" . | fromJsonArray }}
 {{- range $all }}
 {{- $group := ternary (splitList "/" .apiVersion | first) "" (contains "/" .apiVersion) }}
 {{- $_ := set . "key" (printf "%s/%s" $group .resources) }}
+{{- if and $.Values.watchNamespaces (not (hasKey . "namespaces")) (not (has .key $unplaced)) }}
+{{- $_ := set . "namespaces" $.Values.watchNamespaces }}
+{{- end }}
 {{- end }}
 {{- toJson $all }}
 {{- end }}

@@ -33,7 +33,7 @@
 {{/* How the API server asks, of (list ROOT SERVICE BUNDLE SECONDS). */}}
 {{- define "haptic-trio.webhookCall" -}}
 clientConfig:
-  service: {namespace: {{ (first .).Release.Namespace }}, name: {{ index . 1 }}, path: /validate, port: 443}
+  service: {namespace: {{ (first .).Release.Namespace | quote }}, name: {{ index . 1 }}, path: /validate, port: 443}
   {{- with index . 2 }}
   caBundle: {{ . }}
   {{- end }}

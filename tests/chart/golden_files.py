@@ -1,8 +1,9 @@
-"""What the chart renders to, as text that is reviewed: whole for the default values, for others what differs from that.
+"""Golden files: the output of the chart for the default values, and the differences for other values.
 
     python -m tests.chart.golden_files
 
-writes the files of `golden/` again, and the chart's own list of what libraries watch.
+writes the files of `golden/` again, the chart's list of the resources that libraries watch, and the table of
+its values.
 """
 
 import difflib
@@ -15,6 +16,7 @@ import yaml
 
 from haptic_trio.k8s.resource import Resource
 from tests.chart.rendering import RELEASE, VALUE_SETS, Helm
+from tests.chart.values_table import write_table
 from tests.chart.watched import write_watched
 from tests.cluster.control_plane.binaries import provide_helm
 
@@ -81,6 +83,7 @@ def _without_bundle(webhook: Resource) -> Resource:
 def main() -> int:
     """Write every file."""
     write_watched()
+    write_table()
     helm = Helm(provide_helm())
     for values in VALUE_SETS:
         path_of(values).write_text(make_text(helm, values))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -36,18 +37,42 @@ class Helm:
 
     def __init__(self, binary: Path) -> None:
         self.binary = binary
+        self._rendered: dict[tuple[str, ...], str] = {}
 
     def lint(self, values: str = "default") -> None:
         """Raises RenderError with what helm finds."""
         self._run(["lint", "--strict", str(CHART), *value_files(values)])
 
     def render(
-        self, values: str = "default", *, namespace: str = NAMESPACE, release: str = RELEASE, **settings: Any
+        self,
+        values: str = "default",
+        *,
+        file: Path | None = None,
+        namespace: str = NAMESPACE,
+        release: str = RELEASE,
+        **settings: Any,
     ) -> list[Resource]:
-        """Return the objects of the chart; raises RenderError. A `__` in the name of a setting stands for a dot."""
-        options = ["--namespace", namespace, *value_files(values), *set_options(settings)]
-        rendered = self._run(["template", release, str(CHART), *options])
-        return [each for each in yaml.safe_load_all(rendered) if each]
+        """Return the objects of the chart; raises RenderError. A `__` in the name of a setting stands for a dot.
+
+        *file* has further values.
+        """
+        more = ["--values", str(file)] if file is not None else []
+        options = ["--namespace", namespace, *value_files(values), *more, *set_options(settings)]
+        command = ("template", release, str(CHART), *options)
+        inputs = (*command, file.read_text() if file is not None else "")
+        if inputs not in self._rendered:
+            self._rendered[inputs] = self._run(command)
+        return [each for each in yaml.safe_load_all(self._rendered[inputs]) if each]
+
+    def notes(self, folder: Path, values: str = "default", **settings: Any) -> str:
+        """Return what an installation prints; *folder* gets a copy of the chart, since only a cluster would be told."""
+        chart = shutil.copytree(CHART, folder / "chart")
+        text = (chart / "templates/NOTES.txt").read_text()
+        document = 'kind: Notes\ntext: {{ include "notes" . | toJson }}\n'
+        (chart / "templates/notes.yaml").write_text(f'{{{{- define "notes" -}}}}\n{text}{{{{- end }}}}\n{document}')
+        options = ["--namespace", NAMESPACE, *value_files(values), *set_options(settings)]
+        shown = self._run(["template", RELEASE, str(chart), *options, "--show-only", "templates/notes.yaml"])
+        return str(yaml.safe_load(shown)["text"])
 
     def _run(self, arguments: Iterable[str]) -> str:
         command = [str(self.binary), *arguments, "--kube-version", KUBERNETES]

@@ -11,11 +11,12 @@ from cryptography import x509
 from haptic_trio.cli.agent import agent
 from haptic_trio.cli.serve import serve
 from haptic_trio.config.load import load_config
-from haptic_trio.config.model import Config, DataplaneKind
+from haptic_trio.config.model import Config, DataplaneKind, WatchedResource
 from haptic_trio.fleet.providers.pod_objects import METRICS_PORT, SERVING, labels_of
+from haptic_trio.k8s.resource import Resource
 from haptic_trio.webhook.app import PATH
 from tests.chart.golden_files import make_text, path_of
-from tests.chart.rendering import CHART, VALUE_SETS, Helm, RenderError, find, pod_of, workloads_of
+from tests.chart.rendering import CHART, VALUE_SETS, WORKLOADS, Helm, find, pod_of, workloads_of
 from tests.chart.watched import WATCHED_FILE, watched_text
 
 pytestmark = pytest.mark.process
@@ -26,6 +27,7 @@ LONGEST_LABEL = 63
 """Characters of the value of a label, and of the name of a Service."""
 COMMANDS = {"serve": serve, "agent": agent}
 OWN_CONFIGURATION = "configuration.core.haptic-trio"
+DIGEST = f"sha256:{'0' * 64}"
 
 
 @pytest.mark.parametrize("values", VALUE_SETS)
@@ -36,62 +38,6 @@ def test_helm_finds_nothing_to_criticise(helm: Helm, values: str) -> None:
 @pytest.mark.parametrize("values", VALUE_SETS)
 def test_the_chart_renders_what_was_reviewed(helm: Helm, values: str) -> None:
     assert make_text(helm, values) == path_of(values).read_text(), "reviewed? then: make chart-golden"
-
-
-@pytest.mark.parametrize(
-    ("setting", "value", "message"),
-    [
-        ("haproxy__kind", "StatefulSet", "'/haproxy/kind': value must be one of 'Deployment', 'DaemonSet', 'fleet'"),
-        ("haproxy", {"kind": "fleet", "replicas": 65}, "'/haproxy/replicas': maximum: got 65, want 64"),
-        (
-            "haproxy",
-            {"kind": "fleet", "podDisruptionBudget": {"maxUnavailable": "25%"}},
-            "'/haproxy/podDisruptionBudget/maxUnavailable': got string, want integer",
-        ),
-        ("config__instances", {"maxAge": "24h"}, "haproxy.kind is Deployment: set that to fleet"),
-        ("config__instances", {"size": 2}, "'/config/instances': additional properties 'size' not allowed"),
-        ("controller__replica", 3, "'/controller': additional properties 'replica' not allowed"),
-        ("controller__replicas", "two", "'/controller/replicas': got string, want integer"),
-        ("haproxy__ports__http", 80, "'/haproxy/ports/http': minimum: got 80, want 1,024"),
-        ("haproxy__ports__http", 8443, "haproxy.ports and haproxy.metrics: 8443 is given twice"),
-        ("nameOverride", "long" * 16, "'/nameOverride': maxLength: got 64, want 63"),
-        ("nameOverride", "Edge_1", "'/nameOverride': 'Edge_1' does not match pattern"),
-        ("image__digest", "abc", "'/image/digest': 'abc' does not match pattern"),
-        ("config__podSelector", {}, "'/config': additional properties 'podSelector' not allowed"),
-        ("config__dataplane", {"kind": "local"}, "'/config/dataplane': additional properties 'kind' not allowed"),
-        (
-            "config__templating__extraContext__httpPort",
-            1,
-            "extraContext.httpPort is set by the chart: see haproxy.ports",
-        ),
-        (
-            "config__templating__libraries",
-            ["nginx"],
-            'there is no library "nginx", but base, gateway, haproxy-ingress-',
-        ),
-        ("config__watchedResources__pages", {"resources": "configmaps"}, "missing property 'apiVersion'"),
-        ("config__controller__leaderElection__enabled", False, "controller.replicas must be 1"),
-        ("agentTls__mode", "existing", "agentTls.existing.agentSecret is needed with agentTls.mode existing"),
-        ("agentTls__mode", "none", "'/agentTls/mode': value must be one of 'generate', 'cert-manager', 'existing'"),
-        ("webhook__enabled", True, "webhook.enabled requires webhook.clients.caSecret, or networkPolicy.webhookFrom"),
-        (
-            "webhook",
-            {
-                "enabled": True,
-                "clients": {"caSecret": "clients"},
-                "tls": {"mode": "existing", "existing": {"secret": "x"}},
-            },
-            "webhook.tls.existing.caBundle is needed with webhook.tls.mode existing",
-        ),
-        ("webhook__timeoutSeconds", 60, "'/webhook/timeoutSeconds': maximum: got 60, want 30"),
-        ("serviceMonitor__interval", 30, "'/serviceMonitor/interval': got number, want string"),
-    ],
-)
-def test_invalid_values_are_rejected_with_their_place(helm: Helm, setting: str, value: Any, message: str) -> None:
-    with pytest.raises(RenderError) as rejection:
-        helm.render(**{setting: value})
-
-    assert message in str(rejection.value)
 
 
 @pytest.mark.parametrize("values", VALUE_SETS)
@@ -162,6 +108,34 @@ def test_containers_are_given_options_that_the_program_has(helm: Helm, values: s
         assert {argument.partition("=")[0] for argument in arguments} <= known
 
 
+@pytest.mark.parametrize(
+    ("image", "haproxy", "expected"),
+    [
+        ({}, {}, "haptic-trio:0.1.0"),
+        ({"digest": DIGEST}, {}, f"haptic-trio@{DIGEST}"),
+        ({"tag": "1", "digest": DIGEST}, {"repository": "agent"}, "agent:1"),
+        ({}, {"repository": "agent"}, "agent:0.1.0"),
+        ({}, {"repository": "agent", "tag": "2", "digest": DIGEST}, f"agent@{DIGEST}"),
+        ({}, {"tag": "2"}, "haptic-trio:2"),
+    ],
+)
+def test_haproxy_pods_may_have_an_image_of_their_own(
+    helm: Helm, image: dict[str, str], haproxy: dict[str, str], expected: str
+) -> None:
+    own: dict[str, Any] = {f"image__{name}": value for name, value in image.items()}
+    others = helm.render(**own)
+    rendered = helm.render(**own | {f"haproxy__image__{name}": value for name, value in haproxy.items()})
+
+    assert image_of(rendered, "demo-haptic-trio-haproxy") == expected
+    assert image_of(rendered, "demo-haptic-trio-controller") == image_of(others, "demo-haptic-trio-controller")
+
+
+def image_of(rendered: list[Resource], name: str) -> str:
+    (workload,) = [one for one in rendered if one["kind"] in WORKLOADS and one["metadata"]["name"] == name]
+    (container,) = pod_of(workload)["spec"]["containers"]
+    return str(container["image"])
+
+
 @pytest.mark.parametrize("values", VALUE_SETS)
 def test_haproxy_pods_get_no_token_and_nothing_is_bound_to_their_account(helm: Helm, values: str) -> None:
     objects = helm.render(values)
@@ -216,6 +190,21 @@ def test_controller_and_agents_get_certificates_of_one_authority_by_the_names_th
     assert certificates["controller"] == [asked["--allow-client"]]
     private = [b64decode(value) for one in objects if one["kind"] == "Secret" for value in one["data"].values()]
     assert sum(b"PRIVATE KEY" in value.splitlines()[0] for value in private) == 2, "the authority's key is not kept"
+
+
+def test_watch_namespaces_limit_each_watch_and_change_nothing_else_of_it(helm: Helm) -> None:
+    def watched(*namespaces: str) -> dict[str, WatchedResource]:
+        objects = helm.render("two-namespaces", watchNamespaces=namespaces)
+        return dict(load_config(find(objects, "ConfigMap"), None).config.watched_resources)
+
+    everywhere, limited = watched(), watched("team-a", "team-b")
+    cluster_scoped = {"gatewayClasses", "ingressClasses", "namespaces"}
+
+    assert {*everywhere} == {*limited} > cluster_scoped
+    for name, resource in everywhere.items():
+        stays = name == "pages" or name in cluster_scoped
+        expected = () if stays else ("team-a", "team-b")
+        assert limited[name] == msgspec.structs.replace(resource, namespaces=expected), name
 
 
 def test_what_is_reviewed_follows_from_what_is_watched_and_nothing_waits_for_it(helm: Helm) -> None:

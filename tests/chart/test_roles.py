@@ -76,7 +76,7 @@ class Rights:
         return await denied(self.cluster, self.account, self.needed)
 
 
-@pytest.mark.parametrize("values", ["default", "one-team", "gateway", "fleet"])
+@pytest.mark.parametrize("values", ["default", "one-team", "gateway", "fleet", "two-namespaces"])
 async def test_the_role_allows_all_that_the_controller_asks_for(
     cluster: Cluster, helm: Helm, namespace: str, values: str
 ) -> None:
@@ -177,6 +177,21 @@ async def test_a_controller_of_some_namespaces_sees_no_other_one(cluster: Cluste
         assert not await is_allowed(cluster, rights.account, Operation("get", "/configmaps", "team-b", "pages"))
         assert not await is_allowed(cluster, rights.account, Operation("create", LEASES, namespace))
         assert await is_allowed(cluster, rights.account, Operation("get", "/configmaps", "team-a", "pages"))
+
+
+async def test_a_controller_with_watch_namespaces_reads_what_is_in_them_alone(
+    cluster: Cluster, helm: Helm, namespace: str
+) -> None:
+    rights = Rights(cluster, helm.render("two-namespaces", namespace=namespace), namespace)
+    kinds = ("/secrets", "/services", "networking.k8s.io/ingresses", "gateway.networking.k8s.io/httproutes")
+    with trio.fail_after(LIMIT):
+        await rights.grant()
+        for kind in kinds:
+            for place in ("", "default", namespace):
+                assert not await is_allowed(cluster, rights.account, Operation("list", kind, place)), (kind, place)
+            for place in ("team-a", "team-b"):
+                assert await is_allowed(cluster, rights.account, Operation("list", kind, place)), (kind, place)
+        assert await is_allowed(cluster, rights.account, Operation("list", "/configmaps", "")), "has own namespaces"
 
 
 async def test_haproxy_pods_have_no_rights(cluster: Cluster, helm: Helm, namespace: str) -> None:

@@ -2,16 +2,26 @@
 
 from pathlib import Path
 
+import httpx
 import pytest
 import trio
 import yaml
 
+from haptic_trio.k8s.resource import Resource
 from tests.chart.rendering import CHART, RELEASE, VALUE_SETS, Helm, find, pod_of, set_options, workloads_of
 from tests.cluster.control_plane.api import APPLY
 from tests.cluster.workloads.client import Cluster, until
 
 pytestmark = pytest.mark.cluster
 LIMIT = 90.0
+ON_THE_NODE = ("host-network", "host-ports")
+"""Values with pods that only a namespace with the standard *privileged* accepts."""
+OTHERS_RUNTIME = {
+    "apiVersion": "node.k8s.io/v1",
+    "kind": "RuntimeClass",
+    "metadata": {"name": "gvisor"},
+    "handler": "runsc",
+}
 DEFINITIONS = Path(__file__).with_name("definitions.yaml")
 
 
@@ -42,26 +52,48 @@ async def test_the_api_server_accepts_every_object_and_knows_each_of_its_fields(
             await cluster.api.patch(await cluster.path_of(each, namespace), each, APPLY, **options)
 
 
-@pytest.mark.parametrize("values", VALUE_SETS)
+async def create_under(cluster: Cluster, namespace: str, standard: str, workload: Resource) -> httpx.Response:
+    """Return what the API server says to a pod of *workload* in a namespace with *standard*."""
+    levels = {"pod-security.kubernetes.io/enforce": standard}
+    await cluster.apply(
+        [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": levels}},
+            OTHERS_RUNTIME,
+        ]
+    )
+    pod = pod_of(workload)
+    pod["metadata"]["name"] = "probe"
+    pod["spec"]["serviceAccountName"] = "default"
+    return await cluster.client.post(f"/api/v1/namespaces/{namespace}/pods", json=pod, params={"dryRun": "All"})
+
+
+@pytest.mark.parametrize("values", [one for one in VALUE_SETS if one not in ON_THE_NODE])
 async def test_its_pods_keep_to_the_restricted_pod_security_standard(
     cluster: Cluster, helm: Helm, namespace: str, values: str
 ) -> None:
-    levels = {"pod-security.kubernetes.io/enforce": "restricted"}
     workloads = workloads_of(helm.render(values))
     with trio.fail_after(LIMIT):
-        await cluster.apply(
-            [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": levels}}]
-        )
         for workload in workloads:
-            pod = pod_of(workload)
-            pod["metadata"]["name"] = "probe"
-            pod["spec"]["serviceAccountName"] = "default"
-            created = await cluster.client.post(
-                f"/api/v1/namespaces/{namespace}/pods", json=pod, params={"dryRun": "All"}
-            )
+            created = await create_under(cluster, namespace, "restricted", workload)
 
             assert created.status_code == 201, created.text
     assert len(workloads) == 2
+
+
+@pytest.mark.parametrize(("values", "reason"), list(zip(ON_THE_NODE, ("host namespaces", "hostPort"), strict=True)))
+async def test_only_privileged_namespaces_accept_ports_of_nodes_and_only_haproxy_asks_for_them(
+    cluster: Cluster, helm: Helm, namespace: str, values: str, reason: str
+) -> None:
+    objects = helm.render(values)
+    haproxy = find(objects, "DaemonSet")
+    with trio.fail_after(LIMIT):
+        for standard in ("restricted", "baseline"):
+            refused = await create_under(cluster, namespace, standard, haproxy)
+            assert refused.status_code == 403
+            assert reason in refused.text
+        assert (await create_under(cluster, namespace, "privileged", haproxy)).status_code == 201
+        controller = await create_under(cluster, namespace, "restricted", find(objects, "Deployment"))
+        assert controller.status_code == 201, controller.text
 
 
 async def test_an_upgrade_keeps_certificates_and_creates_deleted_ones_together(

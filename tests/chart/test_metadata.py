@@ -1,0 +1,28 @@
+"""The annotations of the chart, as Artifact Hub reads them."""
+
+import yaml
+
+from haptic_trio import __version__
+from tests.chart.rendering import CHART
+
+CATEGORIES = {
+    *("ai-machine-learning", "database", "integration-delivery", "monitoring-logging", "networking", "security"),
+    *("storage", "streaming-messaging", "skip-prediction"),
+}
+KINDS = {"added", "changed", "deprecated", "removed", "fixed", "security"}
+
+
+def test_annotations_have_the_values_that_artifact_hub_knows() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    annotations = {name.partition("/")[2]: value for name, value in chart["annotations"].items()}
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    changes = yaml.safe_load(annotations["changes"])
+
+    assert all(isinstance(value, str) for value in annotations.values())
+    assert annotations["category"] in CATEGORIES
+    assert annotations["prerelease"] in {"true", "false"}
+    assert yaml.safe_load(annotations["images"]) == [
+        {"name": "haptic-trio", "image": f"{values['image']['repository']}:{__version__}"}
+    ]
+    assert changes
+    assert all(one.keys() == {"kind", "description"} and one["kind"] in KINDS for one in changes)
