@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+SITE_VENV := .venv-site
 
 # 113, 114: our names for startable functions; 124: handlers that a framework awaits; 127: httpx is our client;
 # 128: task_status that is handed on; 9xx: optional rules, off by default.
@@ -103,6 +104,24 @@ docs: $(STAMP)  ## write the generated parts of docs/ again
 	@$(BIN)/python -m tools.docgen.pages docs/reference
 	@$(BIN)/python -m tools.docgen.modules docs/architecture.md
 
+# An environment of its own, and the script for diagrams; the registries are needed here, and not to build.
+$(SITE_VENV)/.installed: requirements/site.txt tools/site/mermaid.py
+	@command -v npm >/dev/null || { echo "make site needs npm, for the script that draws diagrams"; exit 1; }
+	@test -x $(SITE_VENV)/bin/python || $(PYTHON) -m venv $(SITE_VENV)
+	@$(SITE_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/site.txt
+	@$(BIN)/python -m tools.site.mermaid $(SITE_VENV)/mermaid
+	@touch $@
+
+site: $(STAMP) $(SITE_VENV)/.installed  ## build the documentation site in build/site/html, and check its links (needs npm)
+	@$(BIN)/python -m tools.site.pages build/site/pages
+	@mkdir -p build/site/pages/assets && cp $(SITE_VENV)/mermaid/* build/site/pages/assets/
+	@NO_MKDOCS_2_WARNING=true $(SITE_VENV)/bin/python -m mkdocs build --clean
+	@$(BIN)/python -m tools.site.check build/site/html
+	@echo "The site is in build/site/html; to read it: $(SITE_VENV)/bin/python -m http.server --bind 127.0.0.1 --directory build/site/html"
+
+recording: $(STAMP)  ## record the session of the README again (needs the ports 8000, 8080, 8443 and 9090)
+	@$(BIN)/python -m tools.site.recording docs/images/session.svg
+
 lint: $(STAMP)  ## formatter, linters, types, import contracts
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -134,6 +153,8 @@ lock: $(STAMP)  ## resolve the locked requirements again, with hashes
 	  --generate-hashes --no-emit-index-url --no-header --quiet -c requirements/dev.txt -o requirements/run.txt
 	@$(BIN)/uv pip compile --group agent --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-header --quiet -c requirements/run.txt -o requirements/agent.txt
+	@$(BIN)/uv pip compile --group site --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-header --quiet -c requirements/dev.txt -o requirements/site.txt
 
 clean:  ## remove what make built
-	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) $(SITE_VENV) build/site $(addprefix .venv-,$(PYTHONS)) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
