@@ -122,6 +122,9 @@ site: $(STAMP) $(SITE_VENV)/.installed  ## build the documentation site in build
 recording: $(STAMP)  ## record the session of the README again (needs the ports 8000, 8080, 8443 and 9090)
 	@$(BIN)/python -m tools.site.recording docs/images/session.svg
 
+release-check: site  ## build a release in dist/ and verify it; publishes nothing (FINAL=1 also rejects what only a release must have)
+	@$(BIN)/python -m tools.release.check dist $(if $(FINAL),--final)
+
 lint: $(STAMP)  ## formatter, linters, types, import contracts
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .

@@ -1,0 +1,1 @@
+"""Tools that build a release and verify it: see `make release-check`."""
