@@ -9,10 +9,13 @@
 |             | rendered output does not depend on       | writer                                 |              |
 | triggers    | ReconcileTriggered                       | debouncer to coordinator, which treats | 50, wait     |
 |             |                                          | all waiting triggers as one            |              |
-| prepared    | ConfigPrepared                           | coordinator to scheduler; only if data | latest       |
-|             |                                          | does not wait for `haproxy -c`         |              |
-| validated   | ConfigValidated                          | coordinator to scheduler               | latest       |
-| rejected    | ValidationFailed                         | coordinator to scheduler               | latest       |
+| prepared    | ConfigPrepared                           | coordinator to scheduler and writers   | latest       |
+|             |                                          | of status; only if data does not wait  |              |
+|             |                                          | for `haproxy -c`                       |              |
+| validated   | ConfigValidated                          | coordinator to scheduler, and writers  | latest       |
+|             |                                          | of status and Kubernetes Events        |              |
+| rejected    | ValidationFailed                         | coordinator to scheduler, and writers  | latest       |
+|             |                                          | of status and Kubernetes Events        |              |
 | endpoints   | EndpointsDiscovered                      | discovery to scheduler and deployer    | latest       |
 | deployments | DeploymentScheduled                      | scheduler to deployer                  | 0, wait      |
 | completed   | DeploymentCompleted                      | deployer to scheduler, drift monitor,  | latest       |
