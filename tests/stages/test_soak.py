@@ -70,7 +70,7 @@ async def test_thousand_reinitialisations_leak_no_task_descriptor_thread_or_memo
     rig = ControllerRig(tmp_path)
     rig.cluster.put(config_map(number=text_of(1)), *(service(f"web-{number}") for number in range(5)))
     early: Footprint | None = None
-    async with rig.running(within=120):
+    async with rig.running(within=400):
         for number in range(1, ITERATIONS + 1):
             await rig.deployed(f"maxconn {text_of(number)}\n")
             if number == WARM:

@@ -247,10 +247,10 @@ class PodRunner:
         change = {"metadata": {"uid": self._uid}, "status": status}
         try:
             self.pod = await self._node.api.patch(f"{self._path}/status", change, STRATEGIC)
-        except ApiError as exc:
-            return exc.status in {404, 409}
-        except httpx.TransportError:
-            pass
+        except (ApiError, httpx.TransportError) as exc:
+            # 404, 409: the Pod is gone. An API server that starts answers others before it can decide.
+            if isinstance(exc, ApiError) and exc.status in {404, 409}:
+                return True
         else:
             return True
         await trio.sleep(RETRY_INTERVAL)
