@@ -51,7 +51,7 @@ def running(directory: Path, text: str, files: Mapping[str, str], *, port: int) 
         ) as process,
     ):
         try:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 120
             for bound in sorted({port, *map(int, _BOUND.findall(text))}):
                 while not socket_answers(bound):
                     assert process.poll() is None, log.read_text()
