@@ -13,12 +13,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from haptic_trio.cli.inputs.files import replace_file
 from haptic_trio.cli.inputs.options import InputOptions, make_input
 from haptic_trio.cli.inputs.source_map import placed, placed_cases
-from haptic_trio.cli.inputs.test_sources import Input, NoTestsError, read_input
-from haptic_trio.cli.inputs.test_update import update_files
+from haptic_trio.cli.inputs.suite_sources import Input, NoTestsError, read_input
+from haptic_trio.cli.inputs.suite_update import update_files
 from haptic_trio.cli.output.failures import failures_of, print_failures, words_of
 from haptic_trio.cli.output.findings import Area, find, findings_to_json, make_console, print_findings
 from haptic_trio.cli.output.junit import to_junit
-from haptic_trio.cli.output.test_report import Report, print_report, report_to_json
+from haptic_trio.cli.output.suite_report import Report, print_report, report_to_json
 from haptic_trio.dataplane.binary import HaproxyNotFoundError, find_haproxy, need_supported
 from haptic_trio.errors import HapticError, leaves_of
 from haptic_trio.validation_tests.cases import Case, find_cases

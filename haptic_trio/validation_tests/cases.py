@@ -11,9 +11,9 @@ from haptic_trio.config.suites import Suite
 from haptic_trio.config.yaml.document import item_path, key_path
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.validation_tests.assertion_titles import title_of
+from haptic_trio.validation_tests.rendering import SceneMaker, Staged
 from haptic_trio.validation_tests.results import CaseResult, Checked, Verdict
 from haptic_trio.validation_tests.static import Fault, check, describe_problems
-from haptic_trio.validation_tests.test_rendering import SceneMaker, Staged
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):

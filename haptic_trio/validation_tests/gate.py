@@ -21,10 +21,10 @@ from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.pipeline.validate import target_keywords
 from haptic_trio.validation_tests.cases import Case, Examined, examine, find_cases, finish, judged
+from haptic_trio.validation_tests.rendering import SceneMaker
 from haptic_trio.validation_tests.results import Checked, problems_of
 from haptic_trio.validation_tests.runner import check_with
 from haptic_trio.validation_tests.static import Fault
-from haptic_trio.validation_tests.test_rendering import SceneMaker
 
 TIME_LIMIT: Final = 30.0
 """Seconds for all tests of a configuration."""

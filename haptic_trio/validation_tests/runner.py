@@ -16,9 +16,9 @@ from haptic_trio.validation_tests.behaviour import observe
 from haptic_trio.validation_tests.cases import Case, Examined, examine, finish, judged, skipped
 from haptic_trio.validation_tests.live.instance import InstanceError
 from haptic_trio.validation_tests.live.pool import InstancePool
+from haptic_trio.validation_tests.rendering import SceneMaker, Staged, Tracing
 from haptic_trio.validation_tests.results import CaseResult, Checked
 from haptic_trio.validation_tests.static import Fault, describe_problems
-from haptic_trio.validation_tests.test_rendering import SceneMaker, Staged, Tracing
 
 NO_HAPROXY: Final = "there is no HAProxy to ask"
 MOST_IDLE: Final = 3

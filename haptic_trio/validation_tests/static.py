@@ -30,8 +30,8 @@ from haptic_trio.haproxy.config.maps import parse_map_file
 from haptic_trio.haproxy.plan.capabilities import capabilities_of
 from haptic_trio.haproxy.plan.plan import make_plan
 from haptic_trio.jsonpath import compile_path
+from haptic_trio.validation_tests.rendering import Scene, Staged
 from haptic_trio.validation_tests.results import RENDER_FAILS, difference, text_diff
-from haptic_trio.validation_tests.test_rendering import Scene, Staged
 
 _MOST_NAMED = 12
 _MOST_COMPARED: Final = 5000

@@ -22,7 +22,7 @@ from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.templating.values.subjects import subject_of
 from haptic_trio.validation_tests.fixtures import make_stores
-from haptic_trio.validation_tests.test_rendering import SceneMaker
+from haptic_trio.validation_tests.rendering import SceneMaker
 from tests.attacks.inputs.mutations import (
     ATTACKER,
     ATTACKER_AGE,

@@ -12,9 +12,9 @@ from haptic_trio.config.suites import Suite, read_library_suites
 from haptic_trio.validation_tests.cases import find_cases
 from haptic_trio.validation_tests.coverage import measure, total
 from haptic_trio.validation_tests.gate import suite_of
+from haptic_trio.validation_tests.rendering import Tracing
 from haptic_trio.validation_tests.results import CaseResult, problems_of
 from haptic_trio.validation_tests.runner import Runner, RunOptions
-from haptic_trio.validation_tests.test_rendering import Tracing
 from haptic_trio.validation_tests.tracing import TemplateTracer
 
 pytestmark = pytest.mark.haproxy
