@@ -23,10 +23,10 @@ from haptic_trio.k8s.manifests.files import (
     Known,
     Reading,
     RootMissingError,
-    Survey,
+    Scan,
     read_files,
-    survey_all,
-    survey_paths,
+    scan_all,
+    scan_paths,
 )
 from haptic_trio.k8s.manifests.subscription import Matcher, Subscription
 from haptic_trio.k8s.manifests.tree import DirectoryError, TreeChange, find_unwatched, watch_tree
@@ -169,27 +169,27 @@ class DirectoryCluster:
         root = str(self._root)
         try:
             if change is None:
-                survey = await _in_thread(partial(survey_all, root, self._known))
-                await self._read(survey)
-                await self._report_unwatched(survey.listed)
+                scan = await _in_thread(partial(scan_all, root, self._known))
+                await self._read(scan)
+                await self._report_unwatched(scan.listed)
             elif change or due:
-                survey = await _in_thread(partial(survey_paths, root, change | due, self._known))
-                self._rechecks |= dict.fromkeys(set(survey.directories) - due, trio.current_time() + self._grace)
-                await self._read(survey)
+                scan = await _in_thread(partial(scan_paths, root, change | due, self._known))
+                self._rechecks |= dict.fromkeys(set(scan.directories) - due, trio.current_time() + self._grace)
+                await self._read(scan)
         except RootMissingError as error:
             self._rejected.add(root)
             self._publish([FileContent(path=root, problems=(error.problem,))], [])
         else:
             self._publish([], [])
 
-    async def _read(self, survey: Survey) -> None:
-        self._note_directories(survey)
-        for start in range(0, len(survey.read), _BATCH_FILES):
-            self.progress = start, len(survey.read)
-            paths = survey.read[start : start + _BATCH_FILES]
+    async def _read(self, scan: Scan) -> None:
+        self._note_directories(scan)
+        for start in range(0, len(scan.read), _BATCH_FILES):
+            self.progress = start, len(scan.read)
+            paths = scan.read[start : start + _BATCH_FILES]
             self._take(await _in_thread(partial(read_files, str(self._root), paths, self._known)))
-        self.progress = len(survey.read), len(survey.read)
-        self._take([Reading(path, None, None) for path in survey.gone])
+        self.progress = len(scan.read), len(scan.read)
+        self._take([Reading(path, None, None) for path in scan.gone])
 
     async def _report_unwatched(self, directories: Sequence[str]) -> None:
         """Report the directories that had no kernel watch at the last two audits."""
@@ -210,12 +210,12 @@ class DirectoryCluster:
             self._reported_watches = problems
             self._report(WATCH_LIMIT, problems)
 
-    def _note_directories(self, survey: Survey) -> None:
-        rejected = {content.path for content in survey.rejected}
-        solved = self._rejected & {*survey.listed, *survey.missing}
+    def _note_directories(self, scan: Scan) -> None:
+        rejected = {content.path for content in scan.rejected}
+        solved = self._rejected & {*scan.listed, *scan.missing}
         self._rejected = (self._rejected - solved) | rejected
         if rejected or solved:
-            self._publish([*survey.rejected, *(FileContent(path=path) for path in solved)], [])
+            self._publish([*scan.rejected, *(FileContent(path=path) for path in solved)], [])
 
     def _take(self, readings: Iterable[Reading]) -> None:
         contents: list[FileContent] = []

@@ -33,7 +33,7 @@ class Known(msgspec.Struct, frozen=True):
 
 
 _UNREAD: Final = Known((0, 0, 0, 0), b"")
-"""A file that exists and could not be read: the next survey tries again."""
+"""A file that exists and could not be read: the next scan tries again."""
 
 
 class RootMissingError(HapticError):
@@ -52,8 +52,8 @@ class RootMissingError(HapticError):
         super().__init__(str(self.problem))
 
 
-class Survey(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do about some paths."""
+class Scan(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of a comparison of paths with the known files."""
 
     read: tuple[str, ...]
     """In order, so that of two new duplicates the first one is there first."""
@@ -93,16 +93,18 @@ def is_relevant(root: str, path: str) -> bool:
     return not hidden or (hidden[0].startswith("..") and relative.endswith(hidden[0]))
 
 
-def survey_all(root: str, known: Mapping[str, Known]) -> Survey:
+def scan_all(root: str, known: Mapping[str, Known]) -> Scan:
     """Compare everything below *root* with what is known; reads no file.
 
     Raises `RootMissingError`.
     """
-    return _survey_below(root, [root], [], known)
+    return _scan_below(root, [root], [], known)
 
 
-def survey_paths(root: str, paths: Iterable[str], known: Mapping[str, Known]) -> Survey:
-    """Say what follows from changes at *paths*; files named directly are read whatever their times are.
+def scan_paths(root: str, paths: Iterable[str], known: Mapping[str, Known]) -> Scan:
+    """Compare *paths*, and everything below those that are directories, with what is known.
+
+    A file in *paths* is read even if its times are as before.
 
     Raises `RootMissingError`.
     """
@@ -128,7 +130,7 @@ def survey_paths(root: str, paths: Iterable[str], known: Mapping[str, Known]) ->
         elif not kind:
             # It may have been a directory.
             directories[str(path)] = None
-    return _survey_below(root, list(directories), list(read), known)
+    return _scan_below(root, list(directories), list(read), known)
 
 
 def _kind_of(path: Path) -> int:
@@ -220,7 +222,7 @@ def _line_of_other_bytes(file: BinaryIO) -> int:
     return 0
 
 
-def _survey_below(root: str, directories: list[str], read: list[str], known: Mapping[str, Known]) -> Survey:
+def _scan_below(root: str, directories: list[str], read: list[str], known: Mapping[str, Known]) -> Scan:
     """List *directories* and compare them with what is known; a directory that is not there has no files."""
     walk = _Walk()
     for directory in directories:
@@ -234,7 +236,7 @@ def _survey_below(root: str, directories: list[str], read: list[str], known: Map
             path for path in known if path.startswith(below) and path not in walk.found and not path.startswith(closed)
         ]
     _check_root(root)
-    return Survey(
+    return Scan(
         read=tuple(sorted({*read, *changed})),
         gone=tuple(gone),
         rejected=tuple(FileContent(path=path, problems=(problem,)) for path, problem in walk.rejected.items()),

@@ -12,8 +12,8 @@ from haptic_trio.k8s.manifests.files import (
     is_relevant,
     read_file,
     read_files,
-    survey_all,
-    survey_paths,
+    scan_all,
+    scan_paths,
 )
 from tests.k8s.manifests.failing_disk import fail_below
 from tests.k8s.objects import service_manifest
@@ -73,10 +73,10 @@ def test_a_survey_finds_what_is_new_changed_and_gone(tmp_path: Path) -> None:
     (tmp_path / "sub/new.json").write_text("{}")
     (tmp_path / ".git/hidden.yaml").write_text("")
 
-    survey = survey_all(str(tmp_path), known)
+    scan = scan_all(str(tmp_path), known)
 
-    assert survey.read == (str(tmp_path / "changed.yaml"), str(tmp_path / "sub/new.json"))
-    assert survey.gone == (str(tmp_path / "gone.yaml"),)
+    assert scan.read == (str(tmp_path / "changed.yaml"), str(tmp_path / "sub/new.json"))
+    assert scan.gone == (str(tmp_path / "gone.yaml"),)
 
 
 def test_a_survey_of_paths_looks_at_nothing_else(tmp_path: Path) -> None:
@@ -84,10 +84,10 @@ def test_a_survey_of_paths_looks_at_nothing_else(tmp_path: Path) -> None:
         (tmp_path / name).write_text(service_manifest("a"))
     named = str(tmp_path / "named.yaml")
 
-    survey = survey_paths(str(tmp_path), [named, str(tmp_path / "4913"), str(tmp_path / "note.txt")], {})
+    scan = scan_paths(str(tmp_path), [named, str(tmp_path / "4913"), str(tmp_path / "note.txt")], {})
 
-    assert survey.read == (named,)
-    assert survey.gone == ()
+    assert scan.read == (named,)
+    assert scan.gone == ()
 
 
 def test_a_directory_that_went_takes_its_files_with_it(tmp_path: Path) -> None:
@@ -97,10 +97,10 @@ def test_a_directory_that_went_takes_its_files_with_it(tmp_path: Path) -> None:
     known = known_of(tmp_path / "sub/a.yaml") | known_of(tmp_path / "subway.yaml")
     (tmp_path / "sub").rename(tmp_path.parent / f"{tmp_path.name}-moved")
 
-    survey = survey_paths(str(tmp_path), [str(tmp_path / "sub")], known)
+    scan = scan_paths(str(tmp_path), [str(tmp_path / "sub")], known)
 
-    assert survey.gone == (str(tmp_path / "sub/a.yaml"),)
-    assert survey.missing == (str(tmp_path / "sub"),)
+    assert scan.gone == (str(tmp_path / "sub/a.yaml"),)
+    assert scan.missing == (str(tmp_path / "sub"),)
 
 
 def test_links_to_files_are_read_and_links_to_directories_are_not_followed(tmp_path: Path) -> None:
@@ -111,15 +111,15 @@ def test_links_to_files_are_read_and_links_to_directories_are_not_followed(tmp_p
     (tmp_path / "round").symlink_to(".")
     (tmp_path / "round.yaml").symlink_to(".")
 
-    assert survey_all(str(tmp_path), {}).read == (str(tmp_path / "a.yaml"),)
+    assert scan_all(str(tmp_path), {}).read == (str(tmp_path / "a.yaml"),)
 
 
 def test_the_switch_of_a_mounted_config_map_is_a_survey_of_its_directory(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(service_manifest("a"))
 
-    survey = survey_paths(str(tmp_path), [str(tmp_path / "..data")], {})
+    scan = scan_paths(str(tmp_path), [str(tmp_path / "..data")], {})
 
-    assert survey.read == (str(tmp_path / "a.yaml"),)
+    assert scan.read == (str(tmp_path / "a.yaml"),)
 
 
 def test_a_path_through_a_link_is_the_path_that_a_walk_finds(tmp_path: Path) -> None:
@@ -127,9 +127,9 @@ def test_a_path_through_a_link_is_the_path_that_a_walk_finds(tmp_path: Path) -> 
     (tmp_path / "link").symlink_to("real")
     (tmp_path / "real/a.yaml").write_text(service_manifest("a"))
 
-    survey = survey_paths(str(tmp_path), [str(tmp_path / "link/a.yaml"), str(tmp_path.parent / "outside.yaml")], {})
+    scan = scan_paths(str(tmp_path), [str(tmp_path / "link/a.yaml"), str(tmp_path.parent / "outside.yaml")], {})
 
-    assert survey.read == (str(tmp_path / "real/a.yaml"),)
+    assert scan.read == (str(tmp_path / "real/a.yaml"),)
 
 
 def test_a_missing_root_has_no_files_gone(tmp_path: Path) -> None:
@@ -140,9 +140,9 @@ def test_a_missing_root_has_no_files_gone(tmp_path: Path) -> None:
     root.rename(tmp_path / "elsewhere")
 
     with pytest.raises(RootMissingError):
-        survey_all(str(root), known)
+        scan_all(str(root), known)
     with pytest.raises(RootMissingError):
-        survey_paths(str(root), [str(root)], known)
+        scan_paths(str(root), [str(root)], known)
     with pytest.raises(RootMissingError):
         read_files(str(root), [str(root / "a.yaml")], known)
 
@@ -167,7 +167,7 @@ def test_a_pipe_and_a_dangling_link_are_problems_and_reported_once(tmp_path: Pat
     (tmp_path / "dir.yaml").mkdir()
     paths = (str(tmp_path / "link.yaml"), str(tmp_path / "pipe.yaml"))
 
-    readings = read_files(str(tmp_path), survey_all(str(tmp_path), {}).read, {})
+    readings = read_files(str(tmp_path), scan_all(str(tmp_path), {}).read, {})
     known = {reading.path: reading.known for reading in readings if reading.known is not None}
     reported = {
         problem.source: problem for one in readings if one.content is not None for problem in one.content.problems
@@ -176,9 +176,9 @@ def test_a_pipe_and_a_dangling_link_are_problems_and_reported_once(tmp_path: Pat
     assert tuple(reported) == paths
     assert "leads nowhere" in reported[paths[0]].hint
     assert "no regular file" in reported[paths[1]].message
-    assert survey_all(str(tmp_path), known).read == ()
+    assert scan_all(str(tmp_path), known).read == ()
     (tmp_path / "missing.yaml").write_text(service_manifest("a"))
-    assert paths[0] in survey_all(str(tmp_path), known).read
+    assert paths[0] in scan_all(str(tmp_path), known).read
     assert read_file(str(tmp_path / "absent.yaml"), None).known is None
 
 
@@ -218,7 +218,7 @@ def test_what_cannot_be_opened_is_a_problem_and_not_gone(tmp_path: Path) -> None
     path = tmp_path / "a.yaml"
     path.symlink_to("a.yaml")
 
-    assert survey_all(str(tmp_path), {}).read == (str(path),)
+    assert scan_all(str(tmp_path), {}).read == (str(path),)
     reading = read_file(str(path), None)
 
     assert reading.known is not None
@@ -238,12 +238,12 @@ def test_what_may_not_be_read_is_a_problem_and_not_gone(tmp_path: Path) -> None:
     assert "cannot be read" in reading.content.problems[0].message
     (tmp_path / "sub").chmod(0)
     try:
-        survey = survey_all(str(tmp_path), known)
+        scan = scan_all(str(tmp_path), known)
     finally:
         (tmp_path / "sub").chmod(0o700)
 
-    assert survey.gone == ()
-    assert [content.path for content in survey.rejected] == [str(tmp_path / "sub")]
+    assert scan.gone == ()
+    assert [content.path for content in scan.rejected] == [str(tmp_path / "sub")]
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.ESTALE])
@@ -257,10 +257,10 @@ def test_a_change_below_a_directory_that_fails_is_a_problem_and_not_gone(
     known = known_of(sub / "a.yaml")
     with monkeypatch.context() as patch:
         fail_below(sub, code, patch)
-        survey = survey_paths(str(tmp_path), [str(sub / name)], known)
-        assert survey.gone == ()
-        assert [content.path for content in survey.rejected] == [str(sub)]
-    assert survey_paths(str(tmp_path), [str(sub)], known).listed == (str(sub),)
+        scan = scan_paths(str(tmp_path), [str(sub / name)], known)
+        assert scan.gone == ()
+        assert [content.path for content in scan.rejected] == [str(sub)]
+    assert scan_paths(str(tmp_path), [str(sub)], known).listed == (str(sub),)
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.ESTALE])
@@ -272,6 +272,6 @@ def test_a_root_that_fails_has_no_files_gone(tmp_path: Path, monkeypatch: pytest
     with monkeypatch.context() as patch:
         fail_below(tmp_path, code, patch)
         with pytest.raises(RootMissingError, match="cannot be read"):
-            survey_all(str(root), known)
+            scan_all(str(root), known)
         with pytest.raises(RootMissingError, match="cannot be read"):
-            survey_paths(str(root), [str(root / "a.yaml")], known)
+            scan_paths(str(root), [str(root / "a.yaml")], known)
