@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Route
 
 from haptic_trio.asgi.server import serve_asgi
 from haptic_trio.asgi.wire import Limits
-from haptic_trio.heartbeat import PulseState
+from haptic_trio.heartbeat import HeartbeatState
 
 
 class GroupHealth(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ class HealthReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     is_leader: bool
     missing: tuple[str, ...] = ()
     """Reasons why it is not ready."""
-    components: tuple[PulseState, ...]
+    components: tuple[HeartbeatState, ...]
     fleet: tuple[GroupHealth, ...] = ()
     """Empty if the controller does not manage instances."""
 

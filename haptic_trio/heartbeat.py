@@ -12,7 +12,7 @@ import msgspec
 import trio
 
 
-class PulseState(msgspec.Struct, frozen=True, kw_only=True):
+class HeartbeatState(msgspec.Struct, frozen=True, kw_only=True):
     """One component's state at a moment."""
 
     name: str
@@ -23,7 +23,7 @@ class PulseState(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class Pulse:
+class Heartbeat:
     """The sign of life of one component. *limit* is in seconds."""
 
     def __init__(self, name: str, limit: float, *, clock: Callable[[], float] = trio.current_time) -> None:
@@ -57,7 +57,7 @@ class Pulse:
         """Say that the component, a timer, will call this again *within* seconds; late by its limit it is stalled."""
         self._beats_until = self._clock() + within
 
-    def state(self) -> PulseState:
+    def state(self) -> HeartbeatState:
         """Return the state now."""
         now = self._clock()
         busy_for = now - min(self._busy_since.values(), default=now)
@@ -67,20 +67,20 @@ class Pulse:
             detail = f"timer is {now - self._beats_until:.1f} s late"
         else:
             detail = ""
-        return PulseState(name=self.name, stalled=bool(detail), busy_for=busy_for, limit=self._limit, detail=detail)
+        return HeartbeatState(name=self.name, stalled=bool(detail), busy_for=busy_for, limit=self._limit, detail=detail)
 
 
-class Pulses:
+class Heartbeats:
     """The components of one iteration, by name."""
 
     def __init__(self) -> None:
-        self._pulses: dict[str, Pulse] = {}
+        self._heartbeats: dict[str, Heartbeat] = {}
 
-    def add(self, name: str, *, limit: float) -> Pulse:
-        """Register a component and return its pulse."""
-        pulse = self._pulses[name] = Pulse(name, limit)
-        return pulse
+    def add(self, name: str, *, limit: float) -> Heartbeat:
+        """Register a component and return its heartbeat."""
+        heartbeat = self._heartbeats[name] = Heartbeat(name, limit)
+        return heartbeat
 
-    def states(self) -> tuple[PulseState, ...]:
+    def states(self) -> tuple[HeartbeatState, ...]:
         """Return every component's state, in order of registration."""
-        return tuple(pulse.state() for pulse in self._pulses.values())
+        return tuple(heartbeat.state() for heartbeat in self._heartbeats.values())

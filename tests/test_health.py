@@ -13,14 +13,16 @@ from prometheus_client import CollectorRegistry, Metric
 
 from haptic_trio.cli.serving.probes import health_of
 from haptic_trio.health import HealthReport, make_app, serve_app
-from haptic_trio.heartbeat import PulseState
+from haptic_trio.heartbeat import HeartbeatState
 from haptic_trio.messages import ReconcileCompleted
 from haptic_trio.metrics import Metrics
 from haptic_trio.pipeline.rejection.summary import ObjectProblem, ObjectProblems
 from tests.support.components.controller import ControllerRig, config_map
 
-IDLE = PulseState(name="debouncer", stalled=False, busy_for=0.0, limit=30.0)
-STALLED = PulseState(name="deployer", stalled=True, busy_for=61.0, limit=60.0, detail="busy for 61.0 s, limit 60.0 s")
+IDLE = HeartbeatState(name="debouncer", stalled=False, busy_for=0.0, limit=30.0)
+STALLED = HeartbeatState(
+    name="deployer", stalled=True, busy_for=61.0, limit=60.0, detail="busy for 61.0 s, limit 60.0 s"
+)
 
 
 class Probe:

@@ -16,7 +16,7 @@ from haptic_trio.console.recorder import Recorder, unix_now
 from haptic_trio.console.routes import Routes
 from haptic_trio.console.timeline import cycles_of
 from haptic_trio.dataplane.local.instance import LocalAgent
-from haptic_trio.heartbeat import Pulses
+from haptic_trio.heartbeat import Heartbeats
 from haptic_trio.k8s.store import Stores
 from haptic_trio.messages import LeadershipChanged
 from haptic_trio.pipeline.cycle import Pipeline
@@ -32,7 +32,7 @@ class IterationSnapshot:
     stage: int
     is_ready: bool
     loaded: LoadedConfig | None
-    pulses: Pulses
+    heartbeats: Heartbeats
     channels: Channels | None
     stores: Stores | None
     pipeline: Pipeline | None
@@ -77,7 +77,7 @@ class Watched:
         """Return the summary."""
         iteration, recorder, leadership = self._iteration(), self.recorder, self._leadership()
         cycles = cycles_of(recorder.entries())
-        pulses = iteration.pulses.states() if iteration is not None else ()
+        heartbeats = iteration.heartbeats.states() if iteration is not None else ()
         return State(
             iteration=_view(iteration) if iteration is not None else None,
             stages=tuple(recorder.stages) if iteration is not None and iteration.stage else (),
@@ -85,7 +85,7 @@ class Watched:
             identity=leadership.identity if leadership is not None else "",
             components=tuple(
                 ComponentView(name=one.name, busy=one.busy_for > 0, stalled=one.stalled, detail=one.detail)
-                for one in pulses
+                for one in heartbeats
             ),
             instances=tuple(recorder.instances.values()),
             fleet=self._fleet(),

@@ -21,7 +21,7 @@ from haptic_trio.deployment.rounds import Rounds, Target
 from haptic_trio.deployment.verification import Verification
 from haptic_trio.errors import HapticError, text_of
 from haptic_trio.haproxy.model import Generation
-from haptic_trio.heartbeat import Pulse
+from haptic_trio.heartbeat import Heartbeat
 from haptic_trio.messages import (
     DeploymentCompleted,
     DeploymentScheduled,
@@ -68,7 +68,7 @@ async def run_deployer(
     verification: Verification | None = None,
     report_ports: Callable[[PortsUnavailableError], None],
     events: EventBuffer,
-    pulse: Pulse,
+    heartbeat: Heartbeat,
     metrics: WorkQueueMetrics | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -109,7 +109,7 @@ async def run_deployer(
         while workers <= len(rounds.names):
             try:
                 async with queue.item() as name:
-                    with pulse.busy():
+                    with heartbeat.busy():
                         await deploy_to(name)
             except QueueShutdown:
                 break

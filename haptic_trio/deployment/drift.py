@@ -3,7 +3,7 @@
 import trio
 
 from haptic_trio.channels import Change, EventBuffer, Latest
-from haptic_trio.heartbeat import Pulse
+from haptic_trio.heartbeat import Heartbeat
 from haptic_trio.messages import DeploymentCompleted, DriftSuspected
 
 
@@ -13,7 +13,7 @@ async def run_drift_monitor(
     *,
     interval: float,
     events: EventBuffer,
-    pulse: Pulse,
+    heartbeat: Heartbeat,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Send `DriftSuspected` whenever *interval* seconds pass without a completed deployment.
@@ -25,7 +25,7 @@ async def run_drift_monitor(
     with changes:
         task_status.started()
         while True:
-            pulse.expect_beat(interval)
+            heartbeat.expect_beat(interval)
             with trio.move_on_after(interval) as quiet:
                 seen, _newest = await completed.wait_newer(seen)
             if not quiet.cancelled_caught:

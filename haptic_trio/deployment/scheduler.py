@@ -8,7 +8,7 @@ from haptic_trio.channels import EventBuffer, Latest, News
 from haptic_trio.dataplane.planner import AddData
 from haptic_trio.deployment.schedule import Compared, Input, Schedule
 from haptic_trio.haproxy.model import Generation
-from haptic_trio.heartbeat import Pulse
+from haptic_trio.heartbeat import Heartbeat
 from haptic_trio.messages import (
     ConfigPrepared,
     ConfigValidated,
@@ -30,7 +30,7 @@ async def run_scheduler(
     schedule: Schedule,
     add_data: AddData,
     events: EventBuffer,
-    pulse: Pulse,
+    heartbeat: Heartbeat,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Schedule deployments until the receiving end of *deployments*, the deployer, is closed.
@@ -60,7 +60,7 @@ async def run_scheduler(
                 messages: list[Input] = []
                 with trio.move_on_at(inf if due is None else max(due, trio.current_time())):
                     messages = await news.wait()
-                with pulse.busy():
+                with heartbeat.busy():
                     now = trio.current_time()
                     for message in messages:
                         schedule.take(message, now)

@@ -17,7 +17,7 @@ import trio
 from haptic_trio.channels import CycleEvent, EventBuffer, Latest
 from haptic_trio.dataplane.planner import AddData, KeepServers, OnlyData
 from haptic_trio.haproxy.model import Generation
-from haptic_trio.heartbeat import Pulse
+from haptic_trio.heartbeat import Heartbeat
 from haptic_trio.messages import (
     ConfigValidated,
     DeploymentCompleted,
@@ -42,7 +42,7 @@ async def run_checker(
     last_valid: Generation | None = None,
     retry: Callable[[], Awaitable[None]],
     events: EventBuffer,
-    pulse: Pulse,
+    heartbeat: Heartbeat,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Check the newest of *candidates*, one after another, until cancelled.
@@ -69,7 +69,7 @@ async def run_checker(
             # Structure waits for its check, which might never end at idle priority on a busy machine.
             is_only_data = last_valid is not None and await only_data(last_valid, generation)
             urgent = trio.current_time() < last_start + interval or not is_only_data
-            with pulse.busy() as progress:
+            with heartbeat.busy() as progress:
                 if last_valid is None or last_valid.id != generation.id:
                     last_start = trio.current_time()
                 try:

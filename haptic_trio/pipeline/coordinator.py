@@ -8,7 +8,7 @@ import trio
 
 from haptic_trio.channels import CycleEvent, EventBuffer, Latest
 from haptic_trio.dataplane.planner import AddData, KeepServers, OnlyData
-from haptic_trio.heartbeat import Pulse
+from haptic_trio.heartbeat import Heartbeat
 from haptic_trio.messages import (
     ConfigPrepared,
     ConfigValidated,
@@ -37,7 +37,7 @@ class FastLane(msgspec.Struct, frozen=True, kw_only=True):
     keep_servers: KeepServers
     next_correlation: Callable[[], str]
     """Gives the id of the cycle that follows a rejection."""
-    pulse: Pulse
+    heartbeat: Heartbeat
 
 
 class CheckedConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ async def run_coordinator(
     fast_lane: FastLane | None,
     checked: CheckedConfig | None = None,
     events: EventBuffer,
-    pulse: Pulse,
+    heartbeat: Heartbeat,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Reconcile for each trigger until *triggers* ends, never two at a time.
@@ -73,7 +73,7 @@ async def run_coordinator(
     With *checked*, started() means that it is published, and before it what
     has changed since its check.
     """
-    run = _Coordinator(cycles, validated, rejected, pipeline, fast_lane, checked, events, pulse)
+    run = _Coordinator(cycles, validated, rejected, pipeline, fast_lane, checked, events, heartbeat)
     with triggers, cycles:
         async with trio.open_nursery() as nursery:
             if checked is not None:
@@ -95,14 +95,14 @@ async def run_coordinator(
                         last_valid=checked.valid.generation if checked is not None else None,
                         retry=partial(run.repeat, fast_lane, Reason.REJECTED),
                         events=events,
-                        pulse=fast_lane.pulse,
+                        heartbeat=fast_lane.heartbeat,
                     )
                 )
             task_status.started()
             await run.catch_up(fast_lane, triggers)
             async for trigger in triggers:
                 async with run.one_at_a_time:
-                    with pulse.busy() as progress:
+                    with heartbeat.busy() as progress:
                         await run.reconcile(await _take_waiting(trigger, triggers, cycles), progress)
                 await run.catch_up(fast_lane, triggers)
             nursery.cancel_scope.cancel(reason="there are no more triggers")
@@ -120,7 +120,7 @@ class _Coordinator:
         fast_lane: FastLane | None,
         checked: CheckedConfig | None,
         events: EventBuffer,
-        pulse: Pulse,
+        heartbeat: Heartbeat,
     ) -> None:
         self._cycles = cycles
         self._validated = validated
@@ -129,7 +129,7 @@ class _Coordinator:
         self._fast_lane = fast_lane
         self._checked = checked.valid if checked is not None else None
         self._events = events
-        self._pulse = pulse
+        self._heartbeat = heartbeat
         self.candidates = Latest[Prepared]()
         self.one_at_a_time = trio.Lock()
 
@@ -186,7 +186,7 @@ class _Coordinator:
         """
         while lane is not None and self._pipeline.is_behind:
             async with self.one_at_a_time:
-                with self._pulse.busy():
+                with self._heartbeat.busy():
                     is_due = await self._pipeline.render_ahead()
             if is_due:
                 await self.repeat(lane, Reason.WAITED)
@@ -205,7 +205,7 @@ class _Coordinator:
         """Reconcile for a *trigger* that comes from here, not from the debouncer."""
         self._events.record(trigger)
         await self._cycles.send(trigger)
-        with self._pulse.busy() as progress:
+        with self._heartbeat.busy() as progress:
             await self.reconcile(trigger, progress)
 
 

@@ -13,7 +13,7 @@ from typing import Final
 import trio
 
 from haptic_trio.channels import AttemptDue, Change, EventBuffer
-from haptic_trio.heartbeat import Pulse
+from haptic_trio.heartbeat import Heartbeat
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.messages import (
     DriftSuspected,
@@ -80,7 +80,7 @@ async def run_debouncer(
     interval: float,
     next_correlation: Callable[[], str],
     events: EventBuffer,
-    pulse: Pulse,
+    heartbeat: Heartbeat,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Turn changes into triggers until *changes* ends; changes that wait then trigger at once.
@@ -108,7 +108,7 @@ async def run_debouncer(
                 change = await _receive(changes, debounce.due())
             except trio.EndOfChannel:
                 break
-            with pulse.busy():
+            with heartbeat.busy():
                 match change:
                     case None:
                         await trigger(Reason.CHANGED)

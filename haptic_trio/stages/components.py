@@ -11,7 +11,7 @@ from haptic_trio.config.load import LoadedConfig
 from haptic_trio.config.model import Config, ReconcilerMode, StoreKind, ValidationMode, WatchedResource
 from haptic_trio.dataplane.local.check import CheckDirectory
 from haptic_trio.gateway.listeners.port_rules import TAKEN_PORTS
-from haptic_trio.heartbeat import Pulses
+from haptic_trio.heartbeat import Heartbeats
 from haptic_trio.httpstore.entry import ContentMemory
 from haptic_trio.k8s.client import Client
 from haptic_trio.k8s.intake import Intake
@@ -36,7 +36,7 @@ async def run_components(
     process: Process,
     loaded: LoadedConfig,
     channels: Channels,
-    pulses: Pulses,
+    heartbeats: Heartbeats,
     *,
     watches: SharedWatches,
     built: IterationComponents | None = None,
@@ -67,7 +67,7 @@ async def run_components(
             nursery.start_soon(
                 partial(run_contents, built.contents, channels.changes_in.clone(), events=process.events)
             )
-            task_status.started(replace(built, pulses=pulses))
+            task_status.started(replace(built, heartbeats=heartbeats))
 
 
 async def build_components(
@@ -100,7 +100,7 @@ async def build_components(
             binary=process.haproxy,
             scratch=process.scratch,
         ),
-        pulses=Pulses(),
+        heartbeats=Heartbeats(),
         directory=directory,
     )
 

@@ -151,7 +151,7 @@ async def _start_stages(
                 process,
                 loaded,
                 channels,
-                state.pulses,
+                state.heartbeats,
                 watches=watches,
                 built=candidate.components if candidate is not None else None,
             )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from haptic_trio.config.model import Config
 from haptic_trio.dataplane.local.check import CheckDirectory
-from haptic_trio.heartbeat import Pulses
+from haptic_trio.heartbeat import Heartbeats
 from haptic_trio.httpstore.entry import ContentMemory
 from haptic_trio.httpstore.store import HttpStore
 from haptic_trio.k8s.shared_watches import WatchSession
@@ -26,7 +26,7 @@ class IterationComponents:
     quarantine: Quarantine
     pipeline: Pipeline
     dry_runs: DryRuns
-    pulses: Pulses
+    heartbeats: Heartbeats
     directory: CheckDirectory
     """Files of the last `haproxy -c`."""
 

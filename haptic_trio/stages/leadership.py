@@ -14,7 +14,7 @@ from haptic_trio.deployment.deployer import run_deployer
 from haptic_trio.deployment.schedule import Schedule
 from haptic_trio.deployment.scheduler import run_scheduler
 from haptic_trio.deployment.verification import Verification
-from haptic_trio.heartbeat import Pulses
+from haptic_trio.heartbeat import Heartbeats
 from haptic_trio.messages import ConfigValidated, DeploymentScheduled, LeadershipChanged
 from haptic_trio.terms import run_terms
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
@@ -39,7 +39,7 @@ async def run_term(
     last_valid: ConfigValidated | None,
     planner: Planner,
     events: EventBuffer,
-    pulses: Pulses,
+    heartbeats: Heartbeats,
     metrics: WorkQueueMetrics | None,
     report_ports: Callable[[PortsUnavailableError], None],
     verification: Verification,
@@ -68,7 +68,7 @@ async def run_term(
                     verify_interval=dataplane.drift_prevention_interval,
                     verification=verification,
                     events=events,
-                    pulse=pulses.add("deployer", limit=2 * dataplane.deployment_timeout),
+                    heartbeat=heartbeats.add("deployer", limit=2 * dataplane.deployment_timeout),
                     metrics=metrics,
                 )
             )
@@ -84,7 +84,7 @@ async def run_term(
                     schedule=make_schedule(config, last_valid),
                     add_data=planner.add_data,
                     events=events,
-                    pulse=pulses.add("scheduler", limit=30.0),
+                    heartbeat=heartbeats.add("scheduler", limit=30.0),
                 )
             )
 

@@ -16,7 +16,7 @@ from haptic_trio.deployment.taken_ports import TakenPorts
 from haptic_trio.deployment.verification import Verification
 from haptic_trio.fleet.owner import FleetOwner
 from haptic_trio.fleet.providers.observed_pods import ObservedPods
-from haptic_trio.heartbeat import Pulses
+from haptic_trio.heartbeat import Heartbeats
 from haptic_trio.httpstore.entry import ContentMemory
 from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.k8s.client import Client
@@ -71,7 +71,7 @@ class IterationState:
     stage: int = 0
     """The last startup stage that is ready, 0 to 5."""
     loaded: LoadedConfig | None = None
-    pulses: Pulses = field(default_factory=Pulses)
+    heartbeats: Heartbeats = field(default_factory=Heartbeats)
     channels: Channels | None = None
     components: IterationComponents | None = None
     """Set when stage `components` is ready."""

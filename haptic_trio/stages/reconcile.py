@@ -42,7 +42,7 @@ async def run_reconcile(
     *checked* is published instead of the first reconciliation.
     started() when all tasks of the stage are ready.
     """
-    config, events, pulses = components.config, process.events, components.pulses
+    config, events, heartbeats = components.config, process.events, components.heartbeats
     planner = Planner()
     publish_config(process)
     async with trio.open_nursery() as nursery:
@@ -75,7 +75,7 @@ async def run_reconcile(
                         last_valid=last_valid,
                         planner=planner,
                         events=events,
-                        pulses=pulses,
+                        heartbeats=heartbeats,
                         metrics=process.queue_metrics,
                         report_ports=process.retained.taken_ports.report,
                         verification=process.retained.verification,
@@ -95,7 +95,7 @@ async def run_reconcile(
                 channels.changes_in.clone(),
                 interval=config.dataplane.drift_prevention_interval,
                 events=events,
-                pulse=pulses.add("drift monitor", limit=config.dataplane.drift_prevention_interval),
+                heartbeat=heartbeats.add("drift monitor", limit=config.dataplane.drift_prevention_interval),
             )
         )
         await nursery.start(partial(run_attempts, process.retained.quarantine.setbacks, channels.changes_in.clone()))
@@ -112,7 +112,7 @@ async def run_reconcile(
                 ),
                 next_correlation=next_correlation,
                 events=events,
-                pulse=pulses.add("debouncer", limit=30.0),
+                heartbeat=heartbeats.add("debouncer", limit=30.0),
             )
         )
         task_status.started()
@@ -128,7 +128,7 @@ async def _run_coordinator(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    config, pulses = components.config, components.pulses
+    config, heartbeats = components.config, components.heartbeats
     render_limit = float(config.templating.render_timeout)
     check_limit = CHECK_TIMES * config.validation.check_timeout
     on_demand = any(watched.store is StoreKind.ON_DEMAND for watched in config.watched_resources.values())
@@ -145,7 +145,7 @@ async def _run_coordinator(
             add_data=planner.add_data,
             keep_servers=planner.keep_servers,
             next_correlation=next_correlation,
-            pulse=pulses.add("checker", limit=check_limit + render_limit),
+            heartbeat=heartbeats.add("checker", limit=check_limit + render_limit),
         )
     await run_coordinator(
         channels.triggers_out.clone(),
@@ -156,7 +156,7 @@ async def _run_coordinator(
         fast_lane=fast_lane,
         checked=_checked_config(checked, next_correlation) if checked is not None else None,
         events=process.events,
-        pulse=pulses.add("coordinator", limit=coordinator_limit),
+        heartbeat=heartbeats.add("coordinator", limit=coordinator_limit),
         task_status=task_status,
     )
 

@@ -8,7 +8,7 @@ from haptic_trio.channels import EventBuffer, Latest
 from haptic_trio.deployment.schedule import Schedule
 from haptic_trio.deployment.scheduler import run_scheduler
 from haptic_trio.haproxy.model import Generation
-from haptic_trio.heartbeat import Pulse
+from haptic_trio.heartbeat import Heartbeat
 from haptic_trio.messages import (
     ConfigPrepared,
     ConfigValidated,
@@ -63,7 +63,7 @@ class Rig:
             schedule=Schedule(INTERVAL),
             add_data=self.add_data,
             events=EventBuffer(),
-            pulse=Pulse("scheduler", 100),
+            heartbeat=Heartbeat("scheduler", 100),
             task_status=task_status,
         )
 

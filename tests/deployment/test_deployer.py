@@ -10,7 +10,7 @@ from haptic_trio.dataplane.endpoint import Endpoint, PortsUnavailableError, Sync
 from haptic_trio.dataplane.sync import WaitNewer
 from haptic_trio.deployment.deployer import SyncEndpoint, run_deployer
 from haptic_trio.haproxy.model import Generation
-from haptic_trio.heartbeat import Pulse
+from haptic_trio.heartbeat import Heartbeat
 from haptic_trio.messages import (
     DeploymentCompleted,
     DeploymentReason,
@@ -34,7 +34,7 @@ class Rig:
         self.unbound: list[PortsUnavailableError] = []
         self.completed = Latest[DeploymentCompleted]()
         self.events = EventBuffer()
-        self.pulse = Pulse("deployer", 100)
+        self.heartbeat = Heartbeat("deployer", 100)
 
     async def start(
         self,
@@ -58,7 +58,7 @@ class Rig:
                 verify_interval=60,
                 report_ports=self.unbound.append,
                 events=self.events,
-                pulse=self.pulse,
+                heartbeat=self.heartbeat,
             )
         )
 
@@ -164,15 +164,15 @@ async def test_deployer_is_busy_only_while_it_deploys(
 ) -> None:
     await rig.start(nursery)
     await trio.sleep(500)
-    assert not rig.pulse.state().stalled
+    assert not rig.heartbeat.state().stalled
 
     await rig.deploy("new", MemoryEndpoint("e", seconds=20))
     await trio.sleep(10)
-    assert rig.pulse.state().busy_for == 10
+    assert rig.heartbeat.state().busy_for == 10
 
     await rig.next()
     await wait_all_tasks_blocked()
-    assert rig.pulse.state().busy_for == 0
+    assert rig.heartbeat.state().busy_for == 0
 
 
 async def test_deployment_in_flight_may_finish_when_cancelled(autojump_clock: MockClock, rig: Rig) -> None:

@@ -6,7 +6,7 @@ from trio.testing import MockClock
 
 from haptic_trio.channels import Change, EventBuffer, Latest
 from haptic_trio.deployment.drift import run_drift_monitor
-from haptic_trio.heartbeat import Pulse
+from haptic_trio.heartbeat import Heartbeat
 from haptic_trio.messages import DeploymentCompleted, DriftSuspected
 
 COMPLETED = DeploymentCompleted(correlation="c", generation="g", results=(), failed=(), seconds=0)
@@ -16,12 +16,17 @@ class Rig:
     def __init__(self) -> None:
         self.completed = Latest[DeploymentCompleted]()
         self.changes_in, self.changes = trio.open_memory_channel[Change](100)
-        self.pulse = Pulse("drift monitor", 10)
+        self.heartbeat = Heartbeat("drift monitor", 10)
 
     async def start(self, nursery: trio.Nursery) -> None:
         await nursery.start(
             partial(
-                run_drift_monitor, self.completed, self.changes_in, interval=60, events=EventBuffer(), pulse=self.pulse
+                run_drift_monitor,
+                self.completed,
+                self.changes_in,
+                interval=60,
+                events=EventBuffer(),
+                heartbeat=self.heartbeat,
             )
         )
 
@@ -74,7 +79,7 @@ async def test_monitor_is_healthy_while_its_timer_fires(
 
     await trio.sleep(65)
 
-    assert not rig.pulse.state().stalled
+    assert not rig.heartbeat.state().stalled
 
 
 async def test_monitor_whose_timer_stopped_firing_is_stalled(autojump_clock: MockClock, rig: Rig) -> None:
@@ -83,9 +88,9 @@ async def test_monitor_whose_timer_stopped_firing_is_stalled(autojump_clock: Moc
         nursery.cancel_scope.cancel()
 
     await trio.sleep(69)
-    assert not rig.pulse.state().stalled
+    assert not rig.heartbeat.state().stalled
     await trio.sleep(2)
-    assert rig.pulse.state().stalled
+    assert rig.heartbeat.state().stalled
 
 
 async def test_monitor_ends_when_its_receiver_is_closed(autojump_clock: MockClock, rig: Rig) -> None:

@@ -11,7 +11,7 @@ from haptic_trio.channels import EventBuffer, Latest
 from haptic_trio.deployment.schedule import Schedule
 from haptic_trio.deployment.scheduler import run_scheduler
 from haptic_trio.haproxy.model import Generation
-from haptic_trio.heartbeat import Pulse
+from haptic_trio.heartbeat import Heartbeat
 from haptic_trio.messages import (
     ConfigPrepared,
     ConfigValidated,
@@ -78,7 +78,7 @@ class Rig:
                 schedule=without_fast_lane(min_interval),
                 add_data=add_data,
                 events=EventBuffer(),
-                pulse=Pulse("scheduler", 30),
+                heartbeat=Heartbeat("scheduler", 30),
             )
         )
 

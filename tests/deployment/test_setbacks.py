@@ -16,7 +16,7 @@ from haptic_trio.deployment.rounds import FIRST_PAUSE, LONGEST_PAUSE, Rounds
 from haptic_trio.deployment.schedule import Schedule
 from haptic_trio.deployment.scheduler import run_scheduler
 from haptic_trio.haproxy.model import Generation
-from haptic_trio.heartbeat import Pulse
+from haptic_trio.heartbeat import Heartbeat
 from haptic_trio.messages import (
     ConfigPrepared,
     ConfigValidated,
@@ -64,7 +64,7 @@ class Rig:
                 max_parallel=0,
                 report_ports=lambda _error: None,
                 events=EventBuffer(10_000),
-                pulse=Pulse("deployer", 100),
+                heartbeat=Heartbeat("deployer", 100),
             )
         )
         await nursery.start(
@@ -79,7 +79,7 @@ class Rig:
                 schedule=Schedule(INTERVAL),
                 add_data=self.add_data,
                 events=EventBuffer(10_000),
-                pulse=Pulse("scheduler", 100),
+                heartbeat=Heartbeat("scheduler", 100),
             )
         )
 

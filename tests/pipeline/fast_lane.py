@@ -7,7 +7,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from haptic_trio.channels import CycleEvent, EventBuffer, Latest
 from haptic_trio.haproxy.model import Generation, make_files
-from haptic_trio.heartbeat import Pulse
+from haptic_trio.heartbeat import Heartbeat
 from haptic_trio.messages import (
     ConfigPrepared,
     ConfigValidated,
@@ -148,10 +148,10 @@ class Rig:
                     add_data=self._add_data,
                     keep_servers=self._keep_servers,
                     next_correlation=self._next,
-                    pulse=Pulse("checker", 10),
+                    heartbeat=Heartbeat("checker", 10),
                 ),
                 events=EventBuffer(),
-                pulse=Pulse("coordinator", 10),
+                heartbeat=Heartbeat("coordinator", 10),
             )
         )
 

@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from haptic_trio.channels import CycleEvent, EventBuffer, Latest
-from haptic_trio.heartbeat import Pulse
+from haptic_trio.heartbeat import Heartbeat
 from haptic_trio.messages import (
     ConfigValidated,
     Phases,
@@ -71,7 +71,7 @@ class Rig:
         self.refused = Latest[ValidationFailed]()
         self.pipeline = SlowPipeline()
         self.events = EventBuffer()
-        self.pulse = Pulse("coordinator", 10)
+        self.heartbeat = Heartbeat("coordinator", 10)
 
     async def start(self, nursery: trio.Nursery) -> None:
         await nursery.start(
@@ -84,7 +84,7 @@ class Rig:
                 pipeline=self.pipeline,
                 fast_lane=None,
                 events=self.events,
-                pulse=self.pulse,
+                heartbeat=self.heartbeat,
             )
         )
 
@@ -220,14 +220,14 @@ async def test_coordinator_is_busy_only_while_a_cycle_runs(
     rig.pipeline.seconds = 11
     await rig.start(nursery)
     await trio.sleep(1000)
-    assert not rig.pulse.state().stalled
+    assert not rig.heartbeat.state().stalled
 
     rig.trigger("c1")
     await trio.sleep(10.5)
-    assert rig.pulse.state().stalled
+    assert rig.heartbeat.state().stalled
     await trio.sleep(1)
 
-    assert rig.pulse.state().busy_for == 0
+    assert rig.heartbeat.state().busy_for == 0
 
 
 async def test_coordinator_ends_with_its_input_after_the_last_trigger(autojump_clock: MockClock, rig: Rig) -> None:

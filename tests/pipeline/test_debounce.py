@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from haptic_trio.channels import Change, EventBuffer
-from haptic_trio.heartbeat import Pulse
+from haptic_trio.heartbeat import Heartbeat
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.messages import (
     DriftSuspected,
@@ -39,7 +39,7 @@ async def start_debouncer(nursery: trio.Nursery, interval: float = 5) -> Ends:
             interval=interval,
             next_correlation=names.__next__,
             events=EventBuffer(),
-            pulse=Pulse("debouncer", 30),
+            heartbeat=Heartbeat("debouncer", 30),
         )
     )
     return changes_in, triggers_out

@@ -140,7 +140,7 @@ class Console(NoConsole):
             stage=state.stage,
             is_ready=state.is_ready,
             loaded=state.loaded,
-            pulses=state.pulses,
+            heartbeats=state.heartbeats,
             channels=state.channels,
             stores=state.components.stores if state.components is not None else None,
             pipeline=state.components.pipeline if state.components is not None else None,

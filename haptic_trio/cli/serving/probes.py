@@ -87,7 +87,7 @@ def health_of(process: Process) -> HealthReport:
         missing=state.missing
         if state is not None
         else ("no iteration is running: the process is starting or between two iterations",),
-        components=state.pulses.states() if state else (),
+        components=state.heartbeats.states() if state else (),
         fleet=count_groups(fleet.present if fleet is not None else None),
     )
 
