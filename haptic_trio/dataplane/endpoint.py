@@ -84,8 +84,8 @@ class EndpointInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Runtime changes that the running process supports."""
 
 
-class Survey(msgspec.Struct, frozen=True, kw_only=True):
-    """Input of a plan for an endpoint."""
+class ObservedState(msgspec.Struct, frozen=True, kw_only=True):
+    """Running generation and capabilities of an endpoint: the input of a plan."""
 
     running: Generation | None
     """As `Endpoint.fetch_running` returns it."""
@@ -120,7 +120,7 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
     drift: Mapping[str, int] = {}
     """Repaired drift, as in `DriftReport.found`."""
     seconds: float = 0.0
-    surveyed: float = 0.0
+    observed: float = 0.0
     """Seconds from the start until the running generation was known."""
     planned: float = 0.0
     """Seconds from the start until the plan was made."""
@@ -161,7 +161,7 @@ class Endpoint(Protocol):
         """
         ...
 
-    async def survey(self) -> Survey:
+    async def observe(self) -> ObservedState:
         """Return the running generation, as `fetch_running` does, and the capabilities of the process."""
         ...
 

@@ -15,10 +15,10 @@ from haptic_trio.dataplane.endpoint import (
     DriftReport,
     Endpoint,
     EndpointError,
+    ObservedState,
     PatchRejectedError,
     PortsUnavailableError,
     ReplacesProcess,
-    Survey,
     SyncResult,
 )
 from haptic_trio.dataplane.planner import Planner
@@ -57,10 +57,10 @@ async def sync_endpoint(
     planner = planner or Planner()
     began = trio.current_time()
     report = await endpoint.repair() if verify else DriftReport()
-    survey = await endpoint.survey()
-    running = survey.running
-    surveyed = trio.current_time()
-    split = await _split(survey, desired, planner)
+    state = await endpoint.observe()
+    running = state.running
+    observed = trio.current_time()
+    split = await _split(state, desired, planner)
     planned = trio.current_time()
     reasons: tuple[str, ...] = (*report.reasons, *split.reasons)
     held: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ async def sync_endpoint(
     if reasons and not (may_reload or must_reload):
         reasons, held = (), reasons
     if reasons:
-        former = _FormerProcess(endpoint, effective or running, survey.capabilities, planner)
+        former = _FormerProcess(endpoint, effective or running, state.capabilities, planner)
         await _activate(former, desired, running, wait_newer, is_patched=effective is not None)
     if reasons and report.reasons:
         # Differences that remain after the reload are permanent; this call records them.
@@ -90,16 +90,16 @@ async def sync_endpoint(
         operations=report.operations + (len(split.operations) if effective is not None else 0),
         drift=report.found,
         seconds=trio.current_time() - began,
-        surveyed=surveyed - began,
+        observed=observed - began,
         planned=planned - began,
     )
 
 
-async def _split(survey: Survey, desired: Generation, planner: Planner) -> SplitPlan:
-    running = survey.running
+async def _split(state: ObservedState, desired: Generation, planner: Planner) -> SplitPlan:
+    running = state.running
     if running is not None and running.id == desired.id:
         return SplitPlan(None, (), ())
-    return await planner.split(running, desired, survey.capabilities)
+    return await planner.split(running, desired, state.capabilities)
 
 
 class _FormerProcess:

@@ -185,5 +185,5 @@ def _deployed(result: SyncResult, now: float) -> Piece:
     }
     if result.reloaded:
         attributes["haptic.reload.reason"] = reload_label(result.reasons)
-    plan = Piece(name="plan", began=began + result.surveyed, ended=began + result.planned)
+    plan = Piece(name="plan", began=began + result.observed, ended=began + result.planned)
     return Piece(name="deploy", began=began, ended=now, attributes=attributes, parts=(plan,))

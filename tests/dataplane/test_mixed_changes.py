@@ -28,7 +28,7 @@ class Recorder:
         self._refuses = refuses
         self.reported: list[str] = []
         self.name, self.describe, self.fetch_running = agent.name, agent.describe, agent.fetch_running
-        self.repair, self.survey = agent.repair, agent.survey
+        self.repair, self.observe = agent.repair, agent.observe
 
     async def patch(self, generation: Generation, plan: Plan) -> None:
         self.reported.append("patch")

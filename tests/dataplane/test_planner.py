@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import trio
 
-from haptic_trio.dataplane.endpoint import Survey
+from haptic_trio.dataplane.endpoint import ObservedState
 from haptic_trio.dataplane.planner import Planner
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.config.parser import parse_config
@@ -61,8 +61,8 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 class SameEndpoint(FakeEndpoint):
     """An endpoint that reports the generation of its own process, an equal but not the same object."""
 
-    async def survey(self) -> Survey:
-        return Survey(running=self.running, capabilities=NEWEST)
+    async def observe(self) -> ObservedState:
+        return ObservedState(running=self.running, capabilities=NEWEST)
 
 
 async def test_changes_of_all_sections_are_compared_in_a_thread(recorder: Recorder) -> None:

@@ -9,8 +9,8 @@ from haptic_trio.dataplane.endpoint import (
     Endpoint,
     EndpointInfo,
     EndpointUnreachableError,
+    ObservedState,
     PatchRejectedError,
-    Survey,
 )
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import Generation
@@ -38,8 +38,8 @@ class FakeEndpoint:
     async def fetch_running(self) -> Generation | None:
         return self.running
 
-    async def survey(self) -> Survey:
-        return Survey(running=self.running)
+    async def observe(self) -> ObservedState:
+        return ObservedState(running=self.running)
 
     async def activate(self, generation: Generation) -> None:
         self._call("activate")

@@ -60,10 +60,10 @@ class FleetMachine(RuleBasedStateMachine):
         if world.rate_limit and world.succeeded:
             # A term knows nothing of the creations of the one before, so it is not asked to keep its distance.
             world.succeeded.clear()
-        self.survey()
+        self.observe()
         self.due = world.time
 
-    def survey(self) -> None:
+    def observe(self) -> None:
         if not self.world.is_leader:
             return
         groups = [GROUP] if self.spec is not None else []
@@ -237,7 +237,7 @@ class FleetMachine(RuleBasedStateMachine):
             if self.is_settled():
                 return
             world.time += max(5.0, min(self.due - world.time, 20.0))
-            self.survey()
+            self.observe()
         raise AssertionError(f"not settled: {world.records} {world.things} {self.spec}")
 
     def is_settled(self) -> bool:

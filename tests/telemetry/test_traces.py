@@ -75,7 +75,7 @@ SCHEDULED = m.DeploymentScheduled(
 
 def deployed(name: str, **fields: object) -> m.InstanceDeployed:
     result = SyncResult(
-        endpoint=name, changed=True, reloaded=False, operations=2, seconds=0.4, surveyed=0.1, planned=0.15
+        endpoint=name, changed=True, reloaded=False, operations=2, seconds=0.4, observed=0.1, planned=0.15
     )
     return m.InstanceDeployed(correlation="1-1", result=msgspec.structs.replace(result, **fields))
 

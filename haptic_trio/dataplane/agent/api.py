@@ -141,12 +141,12 @@ class Agent:
 
     async def read_running(self) -> RunningAnswer:
         """Return the id of the running generation; empty if unknown."""
-        survey = await self._endpoint.survey()
-        if survey.running is None:
+        state = await self._endpoint.observe()
+        if state.running is None:
             return RunningAnswer(generation="")
         async with self._store_lock:
-            self._known.learn(survey.running)
-        return RunningAnswer(generation=survey.running.id, capabilities=survey.capabilities)
+            self._known.learn(state.running)
+        return RunningAnswer(generation=state.running.id, capabilities=state.capabilities)
 
     async def read_manifest(self, generation: str) -> Manifest:
         """Return the complete manifest of a known generation."""

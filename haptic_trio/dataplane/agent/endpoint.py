@@ -49,7 +49,7 @@ from haptic_trio.dataplane.agent.messages import (
     encode_frames,
 )
 from haptic_trio.dataplane.agent.pieces import RecipeError
-from haptic_trio.dataplane.endpoint import DriftReport, EndpointInfo, PatchRejectedError, Survey
+from haptic_trio.dataplane.endpoint import DriftReport, EndpointInfo, ObservedState, PatchRejectedError
 from haptic_trio.errors import ProblemsError
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.delta import Delta, encode_delta, make_delta
@@ -133,18 +133,18 @@ class RemoteAgent:
 
     async def fetch_running(self) -> Generation | None:
         """Return the running generation; it is transferred only if it is not known already."""
-        return (await self.survey()).running
+        return (await self.observe()).running
 
-    async def survey(self) -> Survey:
+    async def observe(self) -> ObservedState:
         """Return the running generation and the capabilities of the process."""
         answer = await self._client.get(RunningAnswer, "/v1/running")
         if not answer.generation:
             self._link.running = None
-            return Survey(running=None)
+            return ObservedState(running=None)
         known = self._link.running
         if known is None or known.id != answer.generation:
             known = self._link.running = await self._fetch(answer.generation)
-        return Survey(running=known, capabilities=answer.capabilities)
+        return ObservedState(running=known, capabilities=answer.capabilities)
 
     async def _fetch(self, generation: str) -> Generation:
         manifest = await self._client.get(Manifest, f"/v1/generations/{generation}")

@@ -40,8 +40,8 @@ from haptic_trio.dataplane.endpoint import (
     EndpointError,
     EndpointInfo,
     EndpointStorageError,
+    ObservedState,
     PatchRejectedError,
-    Survey,
 )
 from haptic_trio.errors import text_of
 from haptic_trio.haproxy.config.maps import parse_map_file
@@ -126,12 +126,12 @@ class DataplaneApiEndpoint:
         self._fresh_until = -inf
         return self._snapshot.generation if self._snapshot is not None else None
 
-    async def survey(self) -> Survey:
+    async def observe(self) -> ObservedState:
         """Return the running generation and the capabilities of the process."""
         running = await self.fetch_running()
         if running is None or self._capabilities is None:
-            return Survey(running=None)
-        return Survey(running=running, capabilities=self._capabilities)
+            return ObservedState(running=None)
+        return ObservedState(running=running, capabilities=self._capabilities)
 
     async def activate(self, generation: Generation) -> None:
         """Store the files that differ, push the configuration, and let HAProxy load it.

@@ -34,9 +34,9 @@ from haptic_trio.dataplane.endpoint import (
     EndpointInfo,
     EndpointStorageError,
     EndpointTimeoutError,
+    ObservedState,
     PatchRejectedError,
     PortsUnavailableError,
-    Survey,
 )
 from haptic_trio.dataplane.local.check import (
     CheckDirectory,
@@ -152,17 +152,17 @@ class LocalAgent:
             self._capabilities = worker, capabilities
         return capabilities
 
-    async def survey(self) -> Survey:
+    async def observe(self) -> ObservedState:
         """Return the running generation and the capabilities of the newest known worker."""
         async with self._exclusive():
             running = await self._read_running()
             if running is None or not self._supervisor.pid:
-                return Survey(running=running)
+                return ObservedState(running=running)
             worker, capabilities = self._capabilities
             # Workers of the same binary have the same capabilities; a patch verifies the pid of the worker.
             if not worker:
                 capabilities = await self._ask_capabilities((await self._supervisor.master.fetch_state()).worker)
-            return Survey(running=running, capabilities=capabilities)
+            return ObservedState(running=running, capabilities=capabilities)
 
     async def fetch_running(self) -> Generation | None:
         """Return the running generation according to the files, manual edits included; None if unknown."""

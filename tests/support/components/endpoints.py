@@ -10,7 +10,7 @@ from haptic_trio.dataplane.endpoint import (
     Endpoint,
     EndpointInfo,
     EndpointUnreachableError,
-    Survey,
+    ObservedState,
     SyncResult,
 )
 from haptic_trio.dataplane.sync import WaitNewer
@@ -51,8 +51,8 @@ class MemoryEndpoint:
     async def fetch_running(self) -> Generation | None:
         return self.running
 
-    async def survey(self) -> Survey:
-        return Survey(running=await self.fetch_running())
+    async def observe(self) -> ObservedState:
+        return ObservedState(running=await self.fetch_running())
 
     async def activate(self, generation: Generation) -> None:
         self.begun.put(self.begun.version + 1)
