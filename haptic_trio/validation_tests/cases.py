@@ -11,7 +11,7 @@ from haptic_trio.config.suites import Suite
 from haptic_trio.config.yaml.document import item_path, key_path
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.validation_tests.assertion_titles import title_of
-from haptic_trio.validation_tests.rendering import SceneMaker, Staged
+from haptic_trio.validation_tests.rendering import CaseRenderer, RenderedTest
 from haptic_trio.validation_tests.results import CaseResult, Checked, Verdict
 from haptic_trio.validation_tests.static import Fault, check, describe_problems
 
@@ -32,7 +32,7 @@ class Examined(msgspec.Struct, frozen=True, kw_only=True):
     """A case after rendering and the checks without HAProxy."""
 
     case: Case
-    staged: Staged | None
+    rendered: RenderedTest | None
     """None if its templates do not compile."""
     checked: tuple[Checked, ...]
     open: tuple[tuple[int, Assertion], ...]
@@ -50,29 +50,29 @@ def find_cases(suites: Iterable[Suite], wanted: Callable[[str], bool] = lambda _
     ]
 
 
-def examine(case: Case, maker: SceneMaker) -> Examined:
+def examine(case: Case, renderer: CaseRenderer) -> Examined:
     """Render the case and check the assertions that need no HAProxy; blocking."""
     began = time.perf_counter()
     checked: list[Checked] = []
     waiting: list[tuple[int, Assertion]] = []
-    staged: Staged | None = None
+    rendered: RenderedTest | None = None
     failure: Fault | None = None
     try:
-        staged = maker.stage(case.test)
+        rendered = renderer.render(case.test)
     except ProblemsError as exc:
         failure = Fault(describe_problems(exc.problems))
     for index, assertion in enumerate(case.test.assertions):
         start = time.perf_counter()
         fault = failure
-        if staged is not None and not isinstance(assertion, Behaviour):
-            fault = check(assertion, staged)
+        if rendered is not None and not isinstance(assertion, Behaviour):
+            fault = check(assertion, rendered)
         if fault is None and isinstance(assertion, Behaviour | HaproxyValid):
             waiting.append((index, assertion))
         else:
             checked.append(judged(case, index, fault, time.perf_counter() - start))
     return Examined(
         case=case,
-        staged=staged,
+        rendered=rendered,
         checked=tuple(checked),
         open=tuple(waiting),
         seconds=time.perf_counter() - began,

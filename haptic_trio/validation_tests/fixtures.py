@@ -30,7 +30,7 @@ Contents = dict[str, Content | Failure]
 """Contents by URL."""
 
 
-class Scenery(msgspec.Struct, frozen=True, kw_only=True):
+class ExpandedFixtures(msgspec.Struct, frozen=True, kw_only=True):
     """Expanded fixtures of a test, including those of extended tests."""
 
     objects: Objects
@@ -53,7 +53,7 @@ class FixtureCache:
         self._expanded: dict[tuple[int, str], tuple[Any, list[Resource]]] = {}
         self._fetched: dict[int, tuple[Any, Contents]] = {}
 
-    def expand(self, test: ValidationTest) -> Scenery:
+    def expand(self, test: ValidationTest) -> ExpandedFixtures:
         """Return the expanded fixtures of *test*; names and references are valid."""
         chain = list(self._chain(test))
         objects: Objects = {}
@@ -69,7 +69,7 @@ class FixtureCache:
             previous = dict(objects)
             for name, fixtures in test.previous_fixtures.items():
                 previous[name] = self._expand(name, fixtures)
-        return Scenery(
+        return ExpandedFixtures(
             objects=objects,
             previous=previous,
             contents=contents,

@@ -21,7 +21,7 @@ from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.pipeline.validate import target_keywords
 from haptic_trio.validation_tests.cases import Case, Examined, examine, find_cases, finish, judged
-from haptic_trio.validation_tests.rendering import SceneMaker
+from haptic_trio.validation_tests.rendering import CaseRenderer
 from haptic_trio.validation_tests.results import Checked, problems_of
 from haptic_trio.validation_tests.runner import check_with
 from haptic_trio.validation_tests.static import Fault
@@ -72,14 +72,14 @@ def run_gate(
         return
     deadline = time.monotonic() + limit
     answers: dict[str, Fault | None] = {}
-    maker = SceneMaker(suite.config, keywords=target_keywords(binary) if binary is not None else None)
+    renderer = CaseRenderer(suite.config, keywords=target_keywords(binary) if binary is not None else None)
     for number, case in enumerate(cases):
         # The end of an iteration waits for this thread.
         trio.from_thread.check_cancelled()
         if time.monotonic() > deadline:
             yield _too_slow(suite, case, number, limit)
             return
-        examined = examine(case, maker)
+        examined = examine(case, renderer)
         more = list(_ask_haproxy(examined, binary, scratch, answers)) if binary is not None else []
         yield from problems_of([finish(examined, more, 0.0)])
 
@@ -87,14 +87,14 @@ def run_gate(
 def _ask_haproxy(
     examined: Examined, binary: Path, scratch: Path | None, answers: dict[str, Fault | None]
 ) -> Iterator[Checked]:
-    staged = examined.staged
+    rendered = examined.rendered
     for index, assertion in examined.open:
-        if not isinstance(assertion, HaproxyValid) or staged is None or staged.scene.generation is None:
+        if not isinstance(assertion, HaproxyValid) or rendered is None or rendered.rendering.generation is None:
             continue
-        generation = staged.scene.generation
+        generation = rendered.rendering.generation
         if generation.id not in answers:
             limit = examined.case.suite.config.validation.check_timeout
-            ask = partial(check_with, binary, generation, staged, limit=limit, scratch=scratch)
+            ask = partial(check_with, binary, generation, rendered, limit=limit, scratch=scratch)
             answers[generation.id] = trio.from_thread.run(ask)
         yield judged(examined.case, index, answers[generation.id], 0.0)
 

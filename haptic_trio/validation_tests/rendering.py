@@ -26,9 +26,9 @@ from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.validate import locate
 from haptic_trio.validation_tests.fixtures import (
     Contents,
+    ExpandedFixtures,
     FixtureCache,
     Objects,
-    Scenery,
     fill_stores,
     make_stores,
     objects_by_store,
@@ -42,10 +42,10 @@ Tracing = Callable[[], AbstractContextManager[object]]
 """Context manager around each render, in its thread."""
 
 
-class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """One cluster, rendered."""
+class Rendering(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of rendering one cluster."""
 
-    rendered: Rendered | None
+    output: Rendered | None
     """None if a template failed outside of fragments."""
     generation: Generation | None
     """None if the parser rejects the output."""
@@ -53,20 +53,20 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     """Problems, if there is no generation."""
 
 
-class Staged(msgspec.Struct, frozen=True, kw_only=True):
+class RenderedTest(msgspec.Struct, frozen=True, kw_only=True):
     """A rendered test: the input of its assertions."""
 
     test: ValidationTest
-    scene: Scene
-    before: Scene | None
+    rendering: Rendering
+    before: Rendering | None
     """Render of the cluster before the change; None without one."""
     seen: Mapping[str, Any]
     """Variables of templates, as plain data."""
-    again: Callable[[int], Scene]
+    again: Callable[[int], Rendering]
     """Renders everything again, with the objects in an order that depends on the number."""
 
 
-class _Workshop:
+class _VariantRenderer:
     """The renderer of one set of variables."""
 
     def __init__(self, config: Config, keywords: Keywords, tracing: Tracing) -> None:
@@ -79,12 +79,12 @@ class _Workshop:
         self._sections = SectionCache()
         self._other: Renderer | None = None
 
-    def make(self, objects: Objects, contents: Contents) -> Scene:
+    def render(self, objects: Objects, contents: Contents) -> Rendering:
         fill_stores(self._stores, objects)
         self._contents.by_url = contents
         return self._render(self._renderer, self._stores)
 
-    def make_again(self, objects: Objects, contents: Contents, number: int) -> Scene:
+    def render_again(self, objects: Objects, contents: Contents, number: int) -> Rendering:
         # A renderer keeps the state of one set of stores.
         self._contents.by_url = contents
         self._other = self._other or Renderer(self.config, self._contents)
@@ -92,31 +92,31 @@ class _Workshop:
         fill_stores(stores, objects, shuffled=random.Random(number))  # noqa: S311  reproducible order
         return self._render(self._other, stores)
 
-    def parse(self, text: str, like: Generation) -> Scene:
+    def parse(self, text: str, like: Generation) -> Rendering:
         """Return *text* with the files of *like*, as if it had been rendered."""
         try:
             config = parse_config(text, source="currentConfig", keywords=self._keywords)
         except ConfigSyntaxError as exc:
-            return Scene(rendered=None, generation=None, problems=exc.problems)
-        return Scene(rendered=None, generation=make_generation(config, like.files))
+            return Rendering(output=None, generation=None, problems=exc.problems)
+        return Rendering(output=None, generation=make_generation(config, like.files))
 
-    def _render(self, renderer: Renderer, stores: Stores) -> Scene:
+    def _render(self, renderer: Renderer, stores: Stores) -> Rendering:
         try:
             with self._tracing():
                 rendered = renderer.render_here(stores)
         except RejectedError as exc:
-            return Scene(rendered=None, generation=None, problems=exc.problems)
+            return Rendering(output=None, generation=None, problems=exc.problems)
         try:
             config = parse_config(
                 rendered.config.pieces, source=MAIN_TEMPLATE, cache=self._sections, keywords=self._keywords
             )
         except ConfigSyntaxError as exc:
             problems = tuple(locate(problem, rendered)[0] for problem in exc.problems)
-            return Scene(rendered=rendered, generation=None, problems=problems)
-        return Scene(rendered=rendered, generation=make_generation(config, rendered.files))
+            return Rendering(output=rendered, generation=None, problems=problems)
+        return Rendering(output=rendered, generation=make_generation(config, rendered.files))
 
 
-class SceneMaker:
+class CaseRenderer:
     """Renders the tests of one configuration. Blocking; not thread-safe."""
 
     def __init__(self, config: Config, *, keywords: Keywords | None = None, tracing: Tracing = nullcontext) -> None:
@@ -125,37 +125,37 @@ class SceneMaker:
         self._keywords = keywords or shipped_keywords()
         self._tracing = tracing
         self._fixtures = FixtureCache(config)
-        self._workshops: dict[bytes, _Workshop] = {}
+        self._renderers: dict[bytes, _VariantRenderer] = {}
 
-    def stage(self, test: ValidationTest) -> Staged:
+    def render(self, test: ValidationTest) -> RenderedTest:
         """Render the fixtures of *test*, and those before the change; raises `ProblemsError` for invalid templates."""
-        scenery = self._fixtures.expand(test)
-        workshop = self._workshop(scenery.context)
-        objects = objects_by_store(workshop.config, scenery.objects)
-        before = self._make_before(workshop, scenery)
-        scene = workshop.make(objects, scenery.contents)
-        if before is None and scenery.current_config and scene.generation is not None:
-            before = workshop.parse(scenery.current_config, scene.generation)
-        return Staged(
+        fixtures = self._fixtures.expand(test)
+        renderer = self._renderer(fixtures.context)
+        objects = objects_by_store(renderer.config, fixtures.objects)
+        before = self._render_before(renderer, fixtures)
+        rendering = renderer.render(objects, fixtures.contents)
+        if before is None and fixtures.current_config and rendering.generation is not None:
+            before = renderer.parse(fixtures.current_config, rendering.generation)
+        return RenderedTest(
             test=test,
-            scene=scene,
+            rendering=rendering,
             before=before,
-            seen={**workshop.config.templating.extra_context, "resources": objects},
-            again=lambda number: workshop.make_again(objects, scenery.contents, number),
+            seen={**renderer.config.templating.extra_context, "resources": objects},
+            again=lambda number: renderer.render_again(objects, fixtures.contents, number),
         )
 
-    def _make_before(self, workshop: _Workshop, scenery: Scenery) -> Scene | None:
-        if scenery.previous is None:
+    def _render_before(self, renderer: _VariantRenderer, fixtures: ExpandedFixtures) -> Rendering | None:
+        if fixtures.previous is None:
             return None
-        return workshop.make(objects_by_store(workshop.config, scenery.previous), scenery.previous_contents)
+        return renderer.render(objects_by_store(renderer.config, fixtures.previous), fixtures.previous_contents)
 
-    def _workshop(self, context: dict[str, Any]) -> _Workshop:
+    def _renderer(self, context: dict[str, Any]) -> _VariantRenderer:
         key = msgspec.json.encode(context, order="sorted")
-        if key not in self._workshops:
+        if key not in self._renderers:
             templating = self._config.templating
             merged = merge_context(templating.extra_context, context)
             config = msgspec.structs.replace(
                 self._config, templating=msgspec.structs.replace(templating, extra_context=merged)
             )
-            self._workshops[key] = _Workshop(config, self._keywords, self._tracing)
-        return self._workshops[key]
+            self._renderers[key] = _VariantRenderer(config, self._keywords, self._tracing)
+        return self._renderers[key]

@@ -16,7 +16,7 @@ from haptic_trio.validation_tests.behaviour import observe
 from haptic_trio.validation_tests.cases import Case, Examined, examine, finish, judged, skipped
 from haptic_trio.validation_tests.live.instance import InstanceError
 from haptic_trio.validation_tests.live.pool import InstancePool
-from haptic_trio.validation_tests.rendering import SceneMaker, Staged, Tracing
+from haptic_trio.validation_tests.rendering import CaseRenderer, RenderedTest, Tracing
 from haptic_trio.validation_tests.results import CaseResult, Checked
 from haptic_trio.validation_tests.static import Fault, describe_problems
 
@@ -42,7 +42,7 @@ class Runner:
     def __init__(self, options: RunOptions, *, tracing: Tracing | None = None) -> None:
         self._options = options
         self._tracing = tracing
-        self._makers: dict[str, SceneMaker] = {}
+        self._renderers: dict[str, CaseRenderer] = {}
         self._keywords: Keywords | None = None
         self._rendering = trio.CapacityLimiter(1)
         self._checks: dict[str, _Once] = {}
@@ -79,36 +79,36 @@ class Runner:
 
     def _examine(self, case: Case) -> Examined:
         name = case.suite.name
-        if name not in self._makers:
+        if name not in self._renderers:
             more = {"tracing": self._tracing} if self._tracing is not None else {}
-            self._makers[name] = SceneMaker(case.suite.config, keywords=self._keywords, **more)
-        return examine(case, self._makers[name])
+            self._renderers[name] = CaseRenderer(case.suite.config, keywords=self._keywords, **more)
+        return examine(case, self._renderers[name])
 
     async def _ask_haproxy(self, examined: Examined, nursery: trio.Nursery) -> list[Checked]:
         case, binary = examined.case, self._options.binary
-        assert examined.staged is not None
-        generation = examined.staged.scene.generation
+        assert examined.rendered is not None
+        generation = examined.rendered.rendering.generation
         if binary is None:
             return [skipped(case, index, NO_HAPROXY) for index, _ in examined.open]
         if generation is None:
-            fault = Fault(f"there is no valid configuration: {describe_problems(examined.staged.scene.problems)}")
+            fault = Fault(f"there is no valid configuration: {describe_problems(examined.rendered.rendering.problems)}")
             return [judged(case, index, fault, 0.0) for index, _ in examined.open]
         found = []
         for index, assertion in examined.open:
             if isinstance(assertion, HaproxyValid):
                 began = trio.current_time()
-                rejection = await self._check(binary, generation, examined.staged, case)
+                rejection = await self._check(binary, generation, examined.rendered, case)
                 found.append(judged(case, index, rejection, trio.current_time() - began))
         behaviours = [(index, one) for index, one in examined.open if isinstance(one, Behaviour)]
         if behaviours:
             found += await self._observe_all(generation, case, behaviours, nursery)
         return found
 
-    async def _check(self, binary: Path, generation: Generation, staged: Staged, case: Case) -> Fault | None:
+    async def _check(self, binary: Path, generation: Generation, rendered: RenderedTest, case: Case) -> Fault | None:
         limit = case.suite.config.validation.check_timeout
 
         async def ask() -> Fault | None:
-            return await check_with(binary, generation, staged, limit=limit, scratch=self._options.scratch)
+            return await check_with(binary, generation, rendered, limit=limit, scratch=self._options.scratch)
 
         return await self._checks.setdefault(generation.id, _Once()).get(ask)
 
@@ -130,14 +130,14 @@ class Runner:
 
 
 async def check_with(
-    binary: Path, generation: Generation, staged: Staged, *, limit: float, scratch: Path | None
+    binary: Path, generation: Generation, rendered: RenderedTest, *, limit: float, scratch: Path | None
 ) -> Fault | None:
     """Return the failure of `haproxy -c` for *generation*, or None."""
     try:
         await check_config(binary, generation, limit=limit, root=scratch)
     except ConfigRejectedError as exc:
-        rendered = staged.scene.rendered
-        problems = [locate(one, rendered)[0] if rendered is not None else one for one in exc.problems]
+        output = rendered.rendering.output
+        problems = [locate(one, output)[0] if output is not None else one for one in exc.problems]
         return Fault(f"haproxy -c: {describe_problems(problems)}")
     except (CheckTimeoutError, CheckFailedError) as exc:
         return Fault(str(exc))

@@ -22,7 +22,7 @@ from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.templating.values.subjects import subject_of
 from haptic_trio.validation_tests.fixtures import make_stores
-from haptic_trio.validation_tests.rendering import SceneMaker
+from haptic_trio.validation_tests.rendering import CaseRenderer
 from tests.attacks.inputs.mutations import (
     ATTACKER,
     ATTACKER_AGE,
@@ -145,9 +145,9 @@ class Site:
         """Take in the shapes of what the libraries' own tests and benign tenants lead to."""
         for name in LIBRARIES:
             for suite in read_library_suites(name):
-                maker = SceneMaker(suite.config)
+                renderer = CaseRenderer(suite.config)
                 for test in suite.tests.values():
-                    if (rendered := maker.stage(test).scene.rendered) is not None:
+                    if (rendered := renderer.render(test).rendering.output) is not None:
                         self._learn_of(rendered)
         for batch in _benign():
             self._learn_of(self.render_with(batch))
