@@ -15,10 +15,10 @@ from haptic_trio.templating.engine import Engine
 from haptic_trio.templating.filters.emit import trust
 from haptic_trio.templating.incremental.outputs import Recall
 from haptic_trio.templating.incremental.provenance import Provenance
+from haptic_trio.templating.incremental.quarantined import settle_rounds
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.scope import Memo, same
 from haptic_trio.templating.incremental.takeover import Differences, settle
-from haptic_trio.templating.incremental.withheld import settle_rounds
 from haptic_trio.templating.values.limits import RenderLimits
 from haptic_trio.templating.values.paths import Paths
 from haptic_trio.templating.values.subjects import Origin
@@ -109,7 +109,7 @@ class CompiledTemplates:
         """
         run = session.run
         run.restart(recall)
-        session.show_good_versions(is_settled=False)
+        session.show_fallback_versions(is_settled=False)
         run.until = permit.until
         if not permit.is_valid:
             run.cancel()
@@ -122,8 +122,8 @@ class CompiledTemplates:
                 raise RejectedError("render", tuple(problems))
             if settle_rounds(run):
                 continue
-            if run.withheld.settle(run):
-                session.show_good_versions()
+            if run.quarantined.settle(run):
+                session.show_fallback_versions()
             elif not (may_use_freed and run.touch_freed()):
                 break
             else:

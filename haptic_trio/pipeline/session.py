@@ -67,7 +67,7 @@ class Session:
         """Whether any render has reached its caller."""
         self.released: set[ResourceRef] = set()
         """Objects for whose changes turns were rendered ahead; the stores contain these changes now."""
-        self._good_versions: dict[ResourceRef, Any] = {}
+        self._fallback_versions: dict[ResourceRef, Any] = {}
         self._overlays: dict[str, tuple[ReadableStore, Overlay]] = {}
         """Overlays that answer lookups in place of the stores, by store name, each with the store below."""
         self._conflicts = Conflicts(partial(reads_secrets, run))
@@ -90,16 +90,16 @@ class Session:
         self.changed_files = dict(former.changed_files)
         for name, tracker in self.trackers.items():
             tracker.add(former.trackers[name])
-        # Withheld objects are looked up as they are now, until it is decided again which these are.
-        withheld = {
+        # Quarantined objects are looked up as they are now, until it is decided again which these are.
+        quarantined = {
             name: Touched(
                 overlay.touched,
                 {(ref.namespace, ref.name, ref.kind): base.by_ref(ref) for ref in overlay.differences},
             )
             for name, (base, overlay) in former._overlays.items()  # noqa: SLF001  the two are of one class
         }
-        if withheld:
-            take_changes(self.run, withheld)
+        if quarantined:
+            take_changes(self.run, quarantined)
 
     def put(self, kind: FileKind, path: str, text: RenderedText, *, secret: bool) -> None:
         """Set the text at *path*."""
@@ -194,25 +194,25 @@ class Session:
         finally:
             CURRENT.reset(token)
 
-    def show_good_versions(self, *, is_settled: bool = True) -> None:
-        """Make lookups find withheld objects in their last good versions.
+    def show_fallback_versions(self, *, is_settled: bool = True) -> None:
+        """Make lookups find quarantined objects in their last good versions.
 
         Without *is_settled*, only the present overlays are put on top of the stores that the views show now.
         """
         if is_settled:
-            versions = self.run.withheld.good_versions(self.run) if self.run.withheld else {}
-            self._good_versions = {
+            versions = self.run.quarantined.fallback_versions(self.run) if self.run.quarantined else {}
+            self._fallback_versions = {
                 ResourceRef(kind, namespace, name): resource
                 for (namespace, name, kind), resource in versions.items()
                 # Objects of on-demand stores are not kept.
                 if type(resource) is dict
             }
         changes: dict[str, Touched] = {}
-        for name, view in views_in(self.views).items() if self._good_versions or self._overlays else ():
+        for name, view in views_in(self.views).items() if self._fallback_versions or self._overlays else ():
             base, before = cast("ReadableStore", shown_by(view)), self._overlays.get(name)
             if not is_settled and (before is None or before[0] is base):
                 continue
-            wanted = {ref: good for ref, good in self._good_versions.items() if base.by_ref(ref) is not None}
+            wanted = {ref: good for ref, good in self._fallback_versions.items() if base.by_ref(ref) is not None}
             overlay = Overlay(base, wanted) if wanted else None
             touched = before[1].touched if before is not None else frozenset()
             show_instead(view, overlay)

@@ -39,7 +39,7 @@ class ResourceView:
 
     def __init__(self, lookup: Lookup, name: str = "") -> None:
         self._lookup = lookup
-        # The same store, with the last good versions of withheld objects.
+        # The same store, with the last good versions of quarantined objects.
         self._seen = lookup
         self.name = name
 

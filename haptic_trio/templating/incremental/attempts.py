@@ -1,7 +1,7 @@
 """Output of a fragment: the text of its body, or the fallback.
 
 An error of one object is reported. All fragments of the object output their
-fallbacks (see `withheld`), or nothing; other objects render on.
+fallbacks (see `quarantined`), or nothing; other objects render on.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,9 +12,9 @@ import msgspec
 
 from haptic_trio.errors import Problem
 from haptic_trio.templating.incremental.outputs import FragmentOutput
+from haptic_trio.templating.incremental.quarantined import Fallback, id_of_subject, is_turn_of, question_of
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.shares import question_of as question_of_room
-from haptic_trio.templating.incremental.withheld import Fallback, id_of_subject, is_turn_of, question_of
 from haptic_trio.templating.values.limits import LimitReachedError
 from haptic_trio.templating.values.marks import mark, strip_marks
 from haptic_trio.templating.values.paths import RenderedFile
@@ -26,20 +26,20 @@ from haptic_trio.templating.values.text import Emitted
 def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str], *, is_apart: bool = False) -> str:
     """Return the output of *caller* for *resource*, marked with *origin*, or the fallback.
 
-    If the object is withheld, *caller* is called nevertheless, to find out
+    If the object is quarantined, *caller* is called nevertheless, to find out
     whether it still fails. With *is_apart* a failure withholds this fragment only.
     """
     subject = origin.subject
     # A fragment inside one of the same object shares its fate.
     is_inner = any(is_same_object(outer, subject) for outer in run.subjects)
-    fallback = None if is_apart or is_inner else run.withheld.fallback_of(subject)
+    fallback = None if is_apart or is_inner else run.quarantined.fallback_of(subject)
     is_turn = not is_inner and is_turn_of(run, subject)
     if not is_inner and not is_turn:
         run.ask(question_of(id_of_subject(subject)))
     registered = len(run.unit_files)
     before = _Given(run)
     key = origin.key
-    known = run.withheld.known_failure(key) if is_turn else None
+    known = run.quarantined.known_failure(key) if is_turn else None
     if known is None:
         made = _call(run, origin, resource, caller)
     else:
@@ -49,24 +49,24 @@ def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], 
     problem, omitted = made.problem, run.recall.omitted.get(key)
     if omitted is not None:
         # Only this fragment is affected, not others of its object.
-        problem, fallback, is_apart = omitted, Fallback.GOOD, True
+        problem, fallback, is_apart = omitted, Fallback.VALID, True
     elif made.output is not None:
         problem = run.recall.problem_with(key, made.output)
         if problem is None and fallback is None:
             run.trace.outputs[key] = made.output
-            run.withheld.forget(key)
+            run.quarantined.forget(key)
             _attribute_files(run, len(run.unit_files) - registered, origin)
             return _marked(run, origin, made.text)
-    run.withheld.demand(key, made.guards)
+    run.quarantined.demand(key, made.guards)
     if is_turn and made.problem is not None:
-        run.withheld.fail(key, made)
-    # Inner fragments are dropped with it, but their rejections are reasons why the object is withheld.
+        run.quarantined.fail(key, made)
+    # Inner fragments are dropped with it, but their rejections are reasons why the object is quarantined.
     before.restore(run, keep_rejections=problem is None)
-    good = _find_good(run, origin, fallback)
+    good = _find_output(run, origin, fallback)
     if problem is not None:
         _reject(run, origin, problem, made.concerns, has_fallback=_has_fallback(fallback, good), is_apart=is_apart)
     if good is None:
-        return _render_closing(run, origin, resource, caller) if fallback is Fallback.NONE else Emitted("")
+        return _render_closing(run, origin, resource, caller) if fallback is Fallback.CLOSED else Emitted("")
     run.trace.outputs[key] = good
     registered = len(run.unit_files)
     run.trace.attempts += len(good.files)
@@ -178,17 +178,17 @@ def _check_backends(limit: int, output: FragmentOutput) -> None:
         )
 
 
-def _find_good(run: RenderRun, origin: Origin, fallback: Fallback | None) -> FragmentOutput | None:
+def _find_output(run: RenderRun, origin: Origin, fallback: Fallback | None) -> FragmentOutput | None:
     """Return the fallback of the fragment; None without a usable one."""
     key, recall = origin.key, run.recall
-    found = run.withheld.find(recall, key, fallback)
+    found = run.quarantined.find(recall, key, fallback)
     if found is None:
         return None
     for file in found.files:
         run.ask(("file", file.path))
     if recall.is_blocked(key, found) or any(_is_taken(run, file) for file in found.files):
         # HAProxy rejects that, too, or another object has registered its files.
-        run.withheld.give_up(origin.subject)
+        run.quarantined.give_up(origin.subject)
         return None
     return found
 
@@ -199,7 +199,7 @@ def _is_taken(run: RenderRun, file: RenderedFile) -> bool:
 
 
 def _has_fallback(fallback: Fallback | None, good: FragmentOutput | None) -> bool:
-    return good is not None if fallback is None else fallback is not Fallback.NONE
+    return good is not None if fallback is None else fallback is not Fallback.CLOSED
 
 
 def _reject(

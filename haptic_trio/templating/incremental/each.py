@@ -267,7 +267,7 @@ def render_pending(run: RenderRun, region: Region) -> None:
 def _render_child(run: RenderRun, region: Region, child: Child) -> None:
     with run.rendering(region.root, child, region.within) as trace:
         ahead = run.ahead.take(run, child) if child.is_placed else None
-        if ahead is not None and run.withheld.fallback_of(region.origin_of(child).subject) is None:
+        if ahead is not None and run.quarantined.fallback_of(region.origin_of(child).subject) is None:
             run.trace, pieces = ahead.trace, ahead.pieces
         else:
             pieces = _render_body(run, region, child)
@@ -310,7 +310,7 @@ def _render_ahead(run: RenderRun, child: Child) -> None:
     is_usual = child.is_placed and not child.rejections and not child.files
     # Rounds are counted for all namespaces, whether the output is used or not.
     is_usual = is_usual and not any(output.rounds for output in child.outputs.values())
-    if not is_usual or run.withheld.fallback_of(region.origin_of(child).subject) is not None:
+    if not is_usual or run.quarantined.fallback_of(region.origin_of(child).subject) is not None:
         run.ahead.skip(child)
         return
     with run.rendering(region.root, child, region.within) as trace:
@@ -318,7 +318,7 @@ def _render_ahead(run: RenderRun, child: Child) -> None:
         run.forget_origins(trace.origins)
         if trace.rejections or trace.attempts or any(output.rounds for output in trace.outputs.values()):
             for _, rejection in trace.rejections:
-                run.withheld.forget(rejection.key)
+                run.quarantined.forget(rejection.key)
             run.ahead.skip(child)
         else:
             run.ahead.put(run, child, Result(child.resource, trace, pieces))

@@ -91,21 +91,21 @@ class Paused(msgspec.Struct, frozen=True):
 class Recall(msgspec.Struct, frozen=True):
     """Results of earlier renders that a run needs."""
 
-    good: Mapping[FragmentKey, FragmentOutput] = MappingProxyType({})
+    valid: Mapping[FragmentKey, FragmentOutput] = MappingProxyType({})
     """The newest output of each fragment that was part of a valid configuration."""
     blocked: Mapping[FragmentKey, Mapping[str, Problem]] = MappingProxyType({})
     """Outputs, by digest or edition, that HAProxy rejects, with the reason; they count as failed."""
     omitted: Mapping[FragmentKey, Problem] = MappingProxyType({})
     """Fragments that count as failed whatever their output is, with the reason; others of their objects do not."""
     newer: Mapping[FragmentKey, FragmentOutput | None] = MappingProxyType({})
-    """Outputs newer than `good` that passed phase 1 and wait for phase 2; may be deployed. None: removed."""
+    """Outputs newer than `valid` that passed phase 1 and wait for phase 2; may be deployed. None: removed."""
     paused: Paused = Paused()
     """Objects whose fragments count as failed where they give something else than their good output."""
 
-    def newest(self, key: FragmentKey) -> FragmentOutput | None:
-        """Return the newest output of the fragment that is not known to be bad."""
+    def prepared(self, key: FragmentKey) -> FragmentOutput | None:
+        """Return the newest output of the fragment that passed phase 1 and that phase 2 has not rejected."""
         newer = self.newer.get(key) if self.paused.problem_of(key) is None else None
-        return self.good.get(key) if newer is None or newer.is_closing else newer
+        return self.valid.get(key) if newer is None or newer.is_closing else newer
 
     def problem_with(self, key: FragmentKey, output: FragmentOutput) -> Problem | None:
         """Return why the new *output* of the fragment counts as failed; None if it does not."""
@@ -116,7 +116,7 @@ class Recall(msgspec.Struct, frozen=True):
         return paused if paused is not None and not self._is_harmless(key, output) else None
 
     def _is_harmless(self, key: FragmentKey, output: FragmentOutput) -> bool:
-        good = self.good.get(key)
+        good = self.valid.get(key)
         is_empty = not output.text.strip() and not output.files
         return is_empty or (good is not None and good.digest() == output.digest())
 

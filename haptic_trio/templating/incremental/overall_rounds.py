@@ -102,7 +102,7 @@ class OverallRounds:
 
 def _served(recall: Recall, key: FragmentKey) -> int:
     """Return how many rounds the fragment *key* has in what is served."""
-    outputs = recall.good.get(key), recall.newest(key)
+    outputs = recall.valid.get(key), recall.prepared(key)
     return max((output.rounds for output in outputs if output is not None), default=0)
 
 

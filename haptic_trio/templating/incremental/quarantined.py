@@ -1,4 +1,4 @@
-"""Withheld objects: when one fragment of an object fails, all its fragments use fallbacks from one configuration.
+"""Quarantined objects: when one fragment of an object fails, all its fragments use fallbacks from one configuration.
 
 The fragments still render from the current object, which decides when it is
 released, but that output is not used. Lookups of other fragments find the
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 
 class Fallback(Enum):
-    """Output of the fragments of a withheld object."""
+    """Output of the fragments of a quarantined object."""
 
-    NEWEST = "newest"
+    PREPARED = "prepared"
     """Their newest outputs that passed phase 1, checked by phase 2 or not."""
-    GOOD = "good"
+    VALID = "valid"
     """Their outputs in the last configuration that was valid."""
-    NONE = "none"
+    CLOSED = "closed"
     """No output, or the text for a rejected object."""
 
 
-class Withheld:
-    """Decides which objects are withheld; one for all renders of a run."""
+class QuarantinedObjects:
+    """Decides which objects are quarantined; one for all renders of a run."""
 
     def __init__(self) -> None:
         self._fallbacks: dict[ObjectId, Fallback] = {}
@@ -45,9 +45,9 @@ class Withheld:
         self._returned: set[ObjectId] = set()
         """Objects that have been released in this render."""
         self._lasting: dict[ObjectId, tuple[Rejection, ...]] = {}
-        """Objects that failed again after their release in this render, with the reason: they stay withheld."""
+        """Objects that failed again after their release in this render, with the reason: they stay quarantined."""
         self._found: dict[FragmentKey, tuple[FragmentOutput | None, FragmentOutput | None]] = {}
-        """The good outputs of fragments whose own ones are not used: the newest, and that of a valid configuration."""
+        """Fallbacks of fragments whose own outputs are not used: the prepared and the valid one."""
         self._demands: dict[FragmentKey, frozenset[str]] = {}
         """Guards that fragments ask for whose own outputs are not used."""
         self._demanding: set[ObjectId] = set()
@@ -64,29 +64,29 @@ class Withheld:
 
     @property
     def objects(self) -> tuple[ObjectId, ...]:
-        """The objects that are withheld now."""
+        """The objects that are quarantined now."""
         return tuple(self._fallbacks)
 
-    def good_versions(self, run: "RenderRun") -> dict[ObjectId, Any]:
-        """Return each object that is served by a good version, as it was in that."""
+    def fallback_versions(self, run: "RenderRun") -> dict[ObjectId, Any]:
+        """Return the objects that are served by a fallback, each in the version from which that was rendered."""
         found: dict[ObjectId, Any] = {}
         for object_id, fallback in self._fallbacks.items():
-            if fallback is Fallback.NONE:
+            if fallback is Fallback.CLOSED:
                 continue
             for key in _keys_of(run, object_id):
-                output = run.recall.newest(key) if fallback is Fallback.NEWEST else run.recall.good.get(key)
+                output = run.recall.prepared(key) if fallback is Fallback.PREPARED else run.recall.valid.get(key)
                 if output is not None and output.resource is not None:
                     found[object_id] = output.resource
                     break
         return found
 
     def fallback_of(self, subject: Subject) -> Fallback | None:
-        """Return what the fragments of *subject* put out; None if it is not withheld."""
+        """Return the kind of fallback of *subject*; None if it is not quarantined."""
         return self._fallbacks.get(id_of_subject(subject)) if self._fallbacks else None
 
     def give_up(self, subject: Subject) -> None:
         """Record that a fallback of *subject* is unusable, and so are those of the same configuration."""
-        if self.fallback_of(subject) in (Fallback.NEWEST, Fallback.GOOD):
+        if self.fallback_of(subject) in (Fallback.PREPARED, Fallback.VALID):
             self._unusable.add(id_of_subject(subject))
 
     def demand(self, key: FragmentKey, guards: frozenset[str]) -> None:
@@ -96,18 +96,18 @@ class Withheld:
             self._demanding.add(_id_of_key(key))
 
     def find(self, recall: Recall, key: FragmentKey, fallback: Fallback | None) -> FragmentOutput | None:
-        """Return the good output of the fragment *key* that is to be put out; None without one."""
-        newest, good = self._found[key] = recall.newest(key), recall.good.get(key)
-        if fallback is Fallback.NONE:
+        """Return the fallback that the fragment *key* outputs; None without one."""
+        prepared, valid = self._found[key] = recall.prepared(key), recall.valid.get(key)
+        if fallback is Fallback.CLOSED:
             return None
-        return good if fallback is Fallback.GOOD else newest
+        return valid if fallback is Fallback.VALID else prepared
 
     def others_than(self, recall: Recall) -> set[FragmentKey]:
         """Return the fragments for which *recall* has others than those that were found."""
         return {
             key
-            for key, (newest, good) in self._found.items()
-            if recall.newest(key) is not newest or recall.good.get(key) is not good
+            for key, (prepared, valid) in self._found.items()
+            if recall.prepared(key) is not prepared or recall.valid.get(key) is not valid
         }
 
     def forget(self, key: FragmentKey) -> None:
@@ -139,7 +139,10 @@ class Withheld:
                 self.forget(key)
 
     def lasting(self, known: tuple[Rejection, ...]) -> tuple[Rejection, ...]:
-        """Return the rejections that keep objects withheld although no fragment fails now; *known* are those of now."""
+        """Return the rejections that keep objects quarantined although no fragment fails now.
+
+        *known* are the rejections of this render.
+        """
         if not self._lasting:
             return ()
         failing = {id_of_subject(rejection.subject) for rejection in known}
@@ -156,7 +159,7 @@ class Withheld:
         return {key for key in keys if self._paused.problem_of(key) != before.problem_of(key)}
 
     def restart(self, run: "RenderRun", changed: set[FragmentKey]) -> None:
-        """Begin another render; *changed* are fragments whose good or blocked outputs are others than before."""
+        """Begin another render; *changed* are fragments whose fallbacks or blocked outputs have changed."""
         if self._lasting:
             self._lasting.clear()
             run.forget_rejections()
@@ -193,8 +196,8 @@ class Withheld:
                 self._lasting[found] = tuple(failing[found])
                 run.forget_rejections()
         for found in worse - released:
-            first = self._fallbacks[found] is Fallback.NEWEST
-            self._fallbacks[found] = self._fallback_for(run, found, without_newest=True) if first else Fallback.NONE
+            first = self._fallbacks[found] is Fallback.PREPARED
+            self._fallbacks[found] = self._fallback_for(run, found, without_prepared=True) if first else Fallback.CLOSED
         others = set()
         for found in self._demanding & self._fallbacks.keys() - added - worse:
             fallback = self._fallback_for(run, found)
@@ -210,20 +213,20 @@ class Withheld:
             self._known.update(rejection.key for rejection in failing.get(found, ()) if rejection.key in self._failures)
         return bool(changed)
 
-    def _fallback_for(self, run: "RenderRun", found: ObjectId, *, without_newest: bool = False) -> Fallback:
-        """Return the first kind of good outputs of the object that can be used: HAProxy rejects none of them, and they
-        are guarded by all that the object now asks for.
+    def _fallback_for(self, run: "RenderRun", found: ObjectId, *, without_prepared: bool = False) -> Fallback:
+        """Return the first kind of fallback that is usable: HAProxy rejects none of its outputs, and they have all
+        guards that the object now asks for.
         """
         keys, recall = set(_keys_of(run, found)), run.recall
         demands: set[str] = set()
         for key in keys:
             now = run.produced.get(key)
             demands |= self._demands.get(key, now.guards if now is not None else frozenset())
-        if not without_newest and _are_usable(recall, {key: recall.newest(key) for key in keys}, demands):
-            return Fallback.NEWEST
-        if _are_usable(recall, {key: recall.good.get(key) for key in keys}, demands):
-            return Fallback.GOOD
-        return Fallback.NONE
+        if not without_prepared and _are_usable(recall, {key: recall.prepared(key) for key in keys}, demands):
+            return Fallback.PREPARED
+        if _are_usable(recall, {key: recall.valid.get(key) for key in keys}, demands):
+            return Fallback.VALID
+        return Fallback.CLOSED
 
 
 def settle_rounds(run: "RenderRun") -> bool:
@@ -232,7 +235,7 @@ def settle_rounds(run: "RenderRun") -> bool:
     if keys:
         touch_fragments(run, set(keys))
     for key in keys:
-        run.withheld.retry(_id_of_key(key))
+        run.quarantined.retry(_id_of_key(key))
     return bool(keys)
 
 
@@ -275,7 +278,7 @@ def is_turn_of(run: "RenderRun", subject: Subject) -> bool:
 
 def question_of(found: ObjectId) -> Dependency:
     """Return the question of a fragment that is not a turn of an `{% each %}` over its object."""
-    return ("withheld", *found)
+    return ("quarantined", *found)
 
 
 def id_of_subject(subject: Subject) -> ObjectId:

@@ -15,7 +15,7 @@ Dependency: TypeAlias = tuple[str, ...]
 - `("file", path)`: which file is registered at this path
 - `("lines", output)`: whether an output has entries
 - `("room", namespace)`: room in the namespace's share; only by a fragment that found none
-- `("withheld", namespace, name, kind)`: whether an object is withheld
+- `("quarantined", namespace, name, kind)`: whether an object is quarantined
 - `("template", name)`: an included or imported template
 
 Other sources of answers, such as the HTTP content store, use a kind of their own.

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from haptic_trio.templating.incremental.ahead import Ahead
 from haptic_trio.templating.incremental.outputs import FragmentOutput, Recall
+from haptic_trio.templating.incremental.quarantined import QuarantinedObjects, touch_fragments
 from haptic_trio.templating.incremental.questions import Dependency
 from haptic_trio.templating.incremental.recorder import CURRENT, Recorder
 from haptic_trio.templating.incremental.records import (
@@ -27,7 +28,6 @@ from haptic_trio.templating.incremental.records import (
     Unit,
 )
 from haptic_trio.templating.incremental.shares import NamespaceShares
-from haptic_trio.templating.incremental.withheld import Withheld, touch_fragments
 from haptic_trio.templating.values.limits import RenderLimits
 from haptic_trio.templating.values.paths import Paths, RenderedFile
 from haptic_trio.templating.values.subjects import FragmentKey, ObjectWarning, Rejection, Subject
@@ -62,7 +62,7 @@ class RenderRun(Recorder):
         """Children that became pending because a file changed."""
         self.ahead = Ahead()
         """Results of turns that were rendered for a change that is not taken in yet."""
-        self.withheld = Withheld()
+        self.quarantined = QuarantinedObjects()
         """The objects that are served by their fallbacks, since one of their fragments fails."""
         self.failed_for: Subject | None = None
         """The object whose fragment was being rendered when the newest render failed."""
@@ -83,7 +83,7 @@ class RenderRun(Recorder):
         if self._rejections is None:
             placed = [placed for unit in self._rejecting for placed in unit.rejections]
             found = tuple(rejection for _, rejection in sorted(placed, key=lambda item: item[0]))
-            self._rejections = found + self.withheld.lasting(found)
+            self._rejections = found + self.quarantined.lasting(found)
         return self._rejections
 
     def forget_rejections(self) -> None:
@@ -112,12 +112,12 @@ class RenderRun(Recorder):
         self.touch_freed()
         self.shares.overall.restart()
         keys = {key for key, digests in recall.blocked.items() if self._blocked_before.get(key) != tuple(digests)}
-        keys |= self.withheld.others_than(recall)
+        keys |= self.quarantined.others_than(recall)
         keys |= recall.omitted.keys() ^ self._omitted_before
-        keys |= self.withheld.pause(self)
+        keys |= self.quarantined.pause(self)
         if keys:
             touch_fragments(self, keys)
-        self.withheld.restart(self, keys)
+        self.quarantined.restart(self, keys)
         self._blocked_before = {key: tuple(digests) for key, digests in recall.blocked.items()}
         self._omitted_before = frozenset(recall.omitted)
 
@@ -140,7 +140,7 @@ class RenderRun(Recorder):
         if isinstance(node, Child):
             node.region.pending.add(node)
             self.ahead.forget(node)
-            self.withheld.retry(node.object_id)
+            self.quarantined.retry(node.object_id)
             return
         if isinstance(node, Kept):
             node.is_valid = False
@@ -182,7 +182,7 @@ class RenderRun(Recorder):
             # Keep questions that are asked again: discarding a part would lose its answer.
             self.index.discard(node, [question for question in unit.asked if question not in trace.asked])
             unit.asked = (*kept, *self.index.add(node, trace.asked.difference(kept)))
-        self.withheld.forget_gone(unit, trace)
+        self.quarantined.forget_gone(unit, trace)
         self._commit_outputs(unit, trace.outputs)
         if unit.rejections or trace.rejections:
             self._rejections = None
@@ -249,7 +249,7 @@ class RenderRun(Recorder):
         """Forget *unit*, which no longer exists."""
         node: Any = unit
         self.index.discard(node, unit.asked)
-        self.withheld.forget_gone(unit, Trace())
+        self.quarantined.forget_gone(unit, Trace())
         self._commit_outputs(unit, {})
         if unit.rejections:
             self._rejections = None

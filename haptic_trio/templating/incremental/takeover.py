@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 
 from haptic_trio.chunked import Paged
+from haptic_trio.templating.incremental.quarantined import touch_object
 from haptic_trio.templating.incremental.questions import Dependency, Part
 from haptic_trio.templating.incremental.records import Child, Kept, Listing, Node, Region, Root, Unit
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.scope import Memo
-from haptic_trio.templating.incremental.withheld import touch_object
 
 
 class Differences(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ def take_over(
         if type(question) is Part:
             run.index.renew(question.question, None)
         run.touch(question)
-    for found in former.withheld.objects:
+    for found in former.quarantined.objects:
         touch_object(run, found)
 
 

@@ -194,7 +194,7 @@ def test_an_object_that_grows_takes_nothing_from_what_is_served_and_waits_for_ro
     renderer = Renderer(config)
     first = renderer.render_here(stores)
     assert refused(first) == set()
-    recall = Recall(good=dict(first.produced))
+    recall = Recall(valid=dict(first.produced))
 
     put(config, stores, *created(OLD, protected("attacker", "nginx", 1, 30, USUAL)))
     grown = renderer.render_here(stores, recall)

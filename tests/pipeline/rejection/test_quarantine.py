@@ -38,7 +38,7 @@ def accept(quarantine: Quarantine, serial: int, *given: FragmentOutput | None, r
 
 
 def test_what_was_part_of_a_valid_configuration_is_recalled(after_one_cycle: Quarantine) -> None:
-    assert after_one_cycle.recall().good[key("web")] == output("w")
+    assert after_one_cycle.recall().valid[key("web")] == output("w")
 
 
 def test_only_what_was_accepted_is_recalled(after_one_cycle: Quarantine) -> None:
@@ -46,11 +46,11 @@ def test_only_what_was_accepted_is_recalled(after_one_cycle: Quarantine) -> None
     after_one_cycle.take(3, {key("web"): output("w3"), key("shop"): None}, is_new=False)
 
     after_one_cycle.accept(2, [])
-    assert after_one_cycle.recall().good == {
+    assert after_one_cycle.recall().valid == {
         key("web"): output("w2"), key("shop"): output("s"), key("new"): output("n"),
     }  # fmt: skip
     after_one_cycle.accept(3, [])
-    assert after_one_cycle.recall().good == {key("web"): output("w3"), key("new"): output("n")}
+    assert after_one_cycle.recall().valid == {key("web"): output("w3"), key("new"): output("n")}
 
 
 def test_render_that_restarted_forgets_all_before_it(after_one_cycle: Quarantine) -> None:
@@ -59,7 +59,7 @@ def test_render_that_restarted_forgets_all_before_it(after_one_cycle: Quarantine
 
     after_one_cycle.accept(3, [])
 
-    assert after_one_cycle.recall().good == {key("new"): output("n")}
+    assert after_one_cycle.recall().valid == {key("new"): output("n")}
 
 
 def test_renders_that_are_never_accepted_are_remembered_as_one(after_one_cycle: Quarantine) -> None:
@@ -68,7 +68,7 @@ def test_renders_that_are_never_accepted_are_remembered_as_one(after_one_cycle: 
 
     after_one_cycle.accept(999, [])
 
-    assert after_one_cycle.recall().good == {key("web"): output("999")}
+    assert after_one_cycle.recall().valid == {key("web"): output("999")}
 
 
 def test_output_that_haproxy_rejects_is_blocked_by_its_digest() -> None:
@@ -176,12 +176,12 @@ def test_what_the_former_configuration_served_is_not_dropped_for_the_sake_of_a_n
     after_one_cycle: Quarantine,
 ) -> None:
     after_one_cycle = after_one_cycle.successor()
-    stand_in = after_one_cycle.recall().good[key()]
+    fallback = after_one_cycle.recall().valid[key()]
 
-    assert not after_one_cycle.reject({key(): PROBLEM}, {key(): stand_in})
+    assert not after_one_cycle.reject({key(): PROBLEM}, {key(): fallback})
     # Once the new configuration has made something valid, the object is on its own.
-    accept(after_one_cycle, 2, stand_in)
-    assert after_one_cycle.reject({key(): PROBLEM}, {key(): stand_in})
+    accept(after_one_cycle, 2, fallback)
+    assert after_one_cycle.reject({key(): PROBLEM}, {key(): fallback})
 
 
 def test_fragment_that_comes_with_the_new_configuration_is_at_fault_if_it_fails_for_good_objects(
@@ -195,15 +195,15 @@ def test_fragment_that_comes_with_the_new_configuration_is_at_fault_if_it_fails_
 
 def test_what_has_passed_phase_1_is_recalled_before_it_is_accepted(after_one_cycle: Quarantine) -> None:
     after_one_cycle.take(2, {key("new"): output("n")}, is_new=False)
-    assert after_one_cycle.recall().newest(key("new")) is None
+    assert after_one_cycle.recall().prepared(key("new")) is None
 
     after_one_cycle.prepare(2)
     after_one_cycle.take(3, {key("new"): output("unseen")}, is_new=False)
 
-    assert after_one_cycle.recall().newest(key("new")) == output("n")
-    assert after_one_cycle.recall().newest(key("web")) == output("w")
+    assert after_one_cycle.recall().prepared(key("new")) == output("n")
+    assert after_one_cycle.recall().prepared(key("web")) == output("w")
     after_one_cycle.accept(2, [])
-    assert after_one_cycle.recall().good[key("new")] == output("n")
+    assert after_one_cycle.recall().valid[key("new")] == output("n")
     assert after_one_cycle.recall().newer == {}
 
 
@@ -213,15 +213,15 @@ def test_what_is_part_of_a_configuration_that_haproxy_rejects_is_not_recalled(af
 
     after_one_cycle.distrust(2)
 
-    assert after_one_cycle.recall().newest(key("web")) == output("w")
+    assert after_one_cycle.recall().prepared(key("web")) == output("w")
 
 
 def test_what_closes_a_rejected_object_is_never_recalled(after_one_cycle: Quarantine) -> None:
     closing = FragmentOutput("closed", (), "2", is_closing=True)
     after_one_cycle.take(2, {key("web"): closing}, is_new=False)
     after_one_cycle.prepare(2)
-    assert after_one_cycle.recall().newest(key("web")) == output("w")
+    assert after_one_cycle.recall().prepared(key("web")) == output("w")
 
     after_one_cycle.accept(2, [])
 
-    assert after_one_cycle.recall().newest(key("web")) is None
+    assert after_one_cycle.recall().prepared(key("web")) is None
