@@ -16,8 +16,8 @@ from haptic_trio.haproxy.plan.plan import UNKNOWN_GENERATION
 from haptic_trio.logs import Logger
 from haptic_trio.metrics import Metrics
 
-Story = tuple[str, str, dict[str, Any]]
-"""Level, constant message, fields."""
+LogLine = tuple[str, str, dict[str, Any]]
+"""Level, constant message and fields of a log line."""
 
 
 async def run_commentator(
@@ -35,9 +35,9 @@ async def run_commentator(
     with events.receiver as receiver:
         task_status.started()
         async for event in receiver:
-            story_of = STORIES.get(type(event))
-            if story_of is not None:
-                level, message, values = story_of(event)
+            line_of = LOG_LINES.get(type(event))
+            if line_of is not None:
+                level, message, values = line_of(event)
                 getattr(log, level)(message, **values)
             if observe is not None:
                 observe(event)
@@ -50,17 +50,17 @@ def _ms(seconds: float) -> float:
     return round(seconds * 1000, 1)
 
 
-def _triggered(event: m.ReconcileTriggered) -> Story:
+def _triggered(event: m.ReconcileTriggered) -> LogLine:
     return "debug", "reconciliation triggered", {
         "correlation": event.correlation, "reason": event.reason.value, "changes": event.changes,
     }  # fmt: skip
 
 
-def _started(event: m.ReconcileStarted) -> Story:
+def _started(event: m.ReconcileStarted) -> LogLine:
     return "debug", "reconciliation started", {"correlation": event.correlation, "reason": event.reason.value}
 
 
-def _rendered(event: m.ConfigRendered) -> Story:
+def _rendered(event: m.ConfigRendered) -> LogLine:
     return "debug", "configuration rendered", {
         "correlation": event.correlation, "bytes": event.bytes, "files": event.files, "ms": _ms(event.seconds),
         "rendered": event.fragments_rendered, "reused": event.fragments_reused,
@@ -68,13 +68,13 @@ def _rendered(event: m.ConfigRendered) -> Story:
     }  # fmt: skip
 
 
-def _render_differed(event: m.RenderDiffered) -> Story:
+def _render_differed(event: m.RenderDiffered) -> LogLine:
     return "error", "incremental render differs from a full render: please report this", {
         "correlation": event.correlation, "outputs": list(event.outputs),
     }  # fmt: skip
 
 
-def _prepared(event: m.ConfigPrepared) -> Story:
+def _prepared(event: m.ConfigPrepared) -> LogLine:
     return "debug", "configuration prepared", {
         "correlation": event.correlation,
         "generation": event.generation.id[:12],
@@ -83,7 +83,7 @@ def _prepared(event: m.ConfigPrepared) -> Story:
     }  # fmt: skip
 
 
-def _validated(event: m.ConfigValidated) -> Story:
+def _validated(event: m.ConfigValidated) -> LogLine:
     values: dict[str, Any] = {
         "correlation": event.correlation,
         "generation": event.generation.id[:12],
@@ -96,7 +96,7 @@ def _validated(event: m.ConfigValidated) -> Story:
     return "info", "configuration validated", values | {"warnings": [str(warning) for warning in event.warnings[:5]]}
 
 
-def _rejected(event: m.ValidationFailed) -> Story:
+def _rejected(event: m.ValidationFailed) -> LogLine:
     return (
         "error",
         "configuration rejected" if event.is_verdict else "configuration not checked",
@@ -108,20 +108,20 @@ def _rejected(event: m.ValidationFailed) -> Story:
     )
 
 
-def _failed(event: m.ReconcileFailed) -> Story:
+def _failed(event: m.ReconcileFailed) -> LogLine:
     return "error", "reconciliation failed", {
         "correlation": event.correlation, "phase": event.phase, "ms": _ms(event.seconds),
     }  # fmt: skip
 
 
-def _completed(event: m.ReconcileCompleted) -> Story:
+def _completed(event: m.ReconcileCompleted) -> LogLine:
     level = "debug" if event.outcome is m.Outcome.UNCHANGED else "info"
     return level, "reconciliation completed", {
         "correlation": event.correlation, "outcome": event.outcome.value, "ms": _ms(event.seconds),
     }  # fmt: skip
 
 
-def _quarantined(event: m.Quarantined) -> Story:
+def _quarantined(event: m.Quarantined) -> LogLine:
     return "warning", "object quarantined", {
         "correlation": event.correlation,
         "object": str(event.ref),
@@ -131,15 +131,15 @@ def _quarantined(event: m.Quarantined) -> Story:
     }  # fmt: skip
 
 
-def _released(event: m.Released) -> Story:
+def _released(event: m.Released) -> LogLine:
     return "info", "object released", {"correlation": event.correlation, "object": str(event.ref)}
 
 
-def _warning_raised(event: m.WarningRaised) -> Story:
+def _warning_raised(event: m.WarningRaised) -> LogLine:
     return "warning", "object has a problem", _of_warning(event)
 
 
-def _warning_resolved(event: m.WarningResolved) -> Story:
+def _warning_resolved(event: m.WarningResolved) -> LogLine:
     return "info", "problem of object resolved", _of_warning(event)
 
 
@@ -153,7 +153,7 @@ def _of_warning(event: m.WarningRaised | m.WarningResolved) -> dict[str, Any]:
     }
 
 
-def _reports_omitted(event: m.ReportsOmitted) -> Story:
+def _reports_omitted(event: m.ReportsOmitted) -> LogLine:
     numbers = msgspec.structs.asdict(event)
     return (
         "warning",
@@ -162,42 +162,42 @@ def _reports_omitted(event: m.ReportsOmitted) -> Story:
     )
 
 
-def _discovered(event: m.EndpointsDiscovered) -> Story:
+def _discovered(event: m.EndpointsDiscovered) -> LogLine:
     return "info", "endpoints discovered", {"endpoints": [endpoint.name for endpoint in event.endpoints]}
 
 
-def _endpoint_lost(event: m.EndpointLost) -> Story:
+def _endpoint_lost(event: m.EndpointLost) -> LogLine:
     return "warning", "endpoint lost", {"endpoint": event.endpoint}
 
 
-def _fleet_changed(event: m.FleetChanged) -> Story:
+def _fleet_changed(event: m.FleetChanged) -> LogLine:
     present = {state: number for state, number in event.states.items() if number}
     return "info", "fleet changed", {"group": event.group, "size": event.size, **present}
 
 
-def _instance_draining(event: m.InstanceDraining) -> Story:
+def _instance_draining(event: m.InstanceDraining) -> LogLine:
     return "info", "instance draining", {
         "instance": event.instance, "reason": event.reason, "s": round(event.seconds, 1),
     }  # fmt: skip
 
 
-def _instance_operation_failed(event: m.InstanceOperationFailed) -> Story:
+def _instance_operation_failed(event: m.InstanceOperationFailed) -> LogLine:
     return "warning", "instance operation failed", {"instance": event.instance, "error": event.error}
 
 
-def _scheduled(event: m.DeploymentScheduled) -> Story:
+def _scheduled(event: m.DeploymentScheduled) -> LogLine:
     return "debug", "deployment scheduled", {
         "correlation": event.correlation, "reason": event.why, "endpoints": len(event.endpoints),
     }  # fmt: skip
 
 
-def _deployment_started(event: m.DeploymentStarted) -> Story:
+def _deployment_started(event: m.DeploymentStarted) -> LogLine:
     return "debug", "deployment started", {
         "correlation": event.correlation, "generation": event.generation[:12], "endpoints": list(event.endpoints),
     }  # fmt: skip
 
 
-def _instance_deployed(event: m.InstanceDeployed) -> Story:
+def _instance_deployed(event: m.InstanceDeployed) -> LogLine:
     result = event.result
     values: dict[str, Any] = {"correlation": event.correlation, "endpoint": result.endpoint, "ms": _ms(result.seconds)}
     if result.held:
@@ -211,20 +211,20 @@ def _instance_deployed(event: m.InstanceDeployed) -> Story:
     return "info", "instance updated without reload", values | {"operations": result.operations}
 
 
-def _drift_repaired(event: m.DriftRepaired) -> Story:
+def _drift_repaired(event: m.DriftRepaired) -> LogLine:
     return "warning", "drift repaired", {
         "correlation": event.correlation, "endpoint": event.endpoint, "found": dict(event.found),
         "operations": event.operations, "reloaded": event.reloaded,
     }  # fmt: skip
 
 
-def _instance_failed(event: m.InstanceFailed) -> Story:
+def _instance_failed(event: m.InstanceFailed) -> LogLine:
     return "error", "instance failed", {
         "correlation": event.correlation, "endpoint": event.endpoint, "error": event.error, "ms": _ms(event.seconds),
     }  # fmt: skip
 
 
-def _deployment_completed(event: m.DeploymentCompleted) -> Story:
+def _deployment_completed(event: m.DeploymentCompleted) -> LogLine:
     level = "warning" if event.failed else "debug"
     return level, "deployment completed", {
         "correlation": event.correlation, "succeeded": len(event.results), "failed": list(event.failed),
@@ -232,21 +232,21 @@ def _deployment_completed(event: m.DeploymentCompleted) -> Story:
     }  # fmt: skip
 
 
-def _http_fetched(event: m.HttpFetched) -> Story:
+def _http_fetched(event: m.HttpFetched) -> LogLine:
     return "debug", "content fetched", {
         "url": event.url, "outcome": event.outcome, "bytes": event.bytes, "ms": _ms(event.seconds),
     }  # fmt: skip
 
 
-def _http_changed(event: m.HttpContentChanged) -> Story:
+def _http_changed(event: m.HttpContentChanged) -> LogLine:
     return "debug", "content changed", {"urls": list(event.urls)}
 
 
-def _http_accepted(event: m.HttpContentAccepted) -> Story:
+def _http_accepted(event: m.HttpContentAccepted) -> LogLine:
     return "info", "content accepted", {"url": event.url, "digest": event.digest[:12], "bytes": event.bytes}
 
 
-def _http_rejected(event: m.HttpContentRejected) -> Story:
+def _http_rejected(event: m.HttpContentRejected) -> LogLine:
     return "error", "content rejected", {
         "url": event.url,
         "digest": event.digest[:12],
@@ -255,42 +255,42 @@ def _http_rejected(event: m.HttpContentRejected) -> Story:
     }  # fmt: skip
 
 
-def _drift(event: m.DriftSuspected) -> Story:
+def _drift(event: m.DriftSuspected) -> LogLine:
     return "debug", "drift suspected", {"idle_s": round(event.idle, 1)}
 
 
-def _synchronized(event: m.IndexSynchronized) -> Story:
+def _synchronized(event: m.IndexSynchronized) -> LogLine:
     return "info", "resources synchronized", {"objects": event.counts}
 
 
-def _leadership(event: m.LeadershipChanged) -> Story:
+def _leadership(event: m.LeadershipChanged) -> LogLine:
     message = "leadership won" if event.is_leader else "leadership lost"
     return "info", message, {"identity": event.identity}
 
 
-def _config_changed(event: m.ConfigChanged) -> Story:
+def _config_changed(event: m.ConfigChanged) -> LogLine:
     return "info", "configuration changed", {"version": event.loaded.version}
 
 
-def _config_invalid(event: m.ConfigInvalid) -> Story:
+def _config_invalid(event: m.ConfigInvalid) -> LogLine:
     return "error", "invalid configuration ignored", {
         "version": event.version, "problems": [str(problem) for problem in event.problems],
     }  # fmt: skip
 
 
-def _stage(event: m.StageReached) -> Story:
+def _stage(event: m.StageReached) -> LogLine:
     return "info", "stage reached", {
         "name": event.name, "stage": event.stage, "iteration": event.iteration, "ms": _ms(event.seconds),
     }  # fmt: skip
 
 
-def _iteration_ended(event: m.IterationEnded) -> Story:
+def _iteration_ended(event: m.IterationEnded) -> LogLine:
     return "info", "iteration ended", {
         "iteration": event.iteration, "reason": event.reason, "s": round(event.seconds, 1),
     }  # fmt: skip
 
 
-def _problems(event: m.ProblemsReported) -> Story:
+def _problems(event: m.ProblemsReported) -> LogLine:
     if not event.problems:
         return "info", "problems resolved", {"source": event.source}
     return "warning", "problems reported", {
@@ -298,7 +298,7 @@ def _problems(event: m.ProblemsReported) -> Story:
     }  # fmt: skip
 
 
-STORIES: Mapping[type[msgspec.Struct], Callable[[Any], Story]] = {
+LOG_LINES: Mapping[type[msgspec.Struct], Callable[[Any], LogLine]] = {
     m.ReconcileTriggered: _triggered,
     m.ReconcileStarted: _started,
     m.ConfigRendered: _rendered,

@@ -16,7 +16,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from haptic_trio import messages as m
 from haptic_trio.channels import EventBuffer
-from haptic_trio.commentator import STORIES, run_commentator
+from haptic_trio.commentator import LOG_LINES, run_commentator
 from haptic_trio.config.credentials import Credentials
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.config.model import Config
@@ -70,11 +70,11 @@ async def narration(nursery: trio.Nursery) -> AsyncIterator[Narration]:
 
 
 def test_every_message_has_a_story_or_is_silent_on_purpose() -> None:
-    assert set(message_types()) == set(STORIES) | SILENT
-    assert not set(STORIES) & SILENT
+    assert set(message_types()) == set(LOG_LINES) | SILENT
+    assert not set(LOG_LINES) & SILENT
 
 
-@pytest.mark.parametrize("kind", sorted(STORIES, key=name_of), ids=name_of)
+@pytest.mark.parametrize("kind", sorted(LOG_LINES, key=name_of), ids=name_of)
 async def test_story_is_one_line_with_plain_values_and_the_correlation_of_its_cycle(
     narration: Narration, kind: type[msgspec.Struct]
 ) -> None:
@@ -260,7 +260,7 @@ async def test_lines_of_a_cycle_can_be_found_by_their_correlation(nursery: trio.
         await nursery.start(
             partial(run_commentator, events, log=get_logger("haptic-trio"), metrics=Metrics(CollectorRegistry()))
         )
-        for kind in STORIES:
+        for kind in LOG_LINES:
             events.record(example_of(kind))
         await wait_all_tasks_blocked()
     finally:
@@ -269,6 +269,6 @@ async def test_lines_of_a_cycle_can_be_found_by_their_correlation(nursery: trio.
 
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     of_cycle = [line["event"] for line in lines if line.get("correlation") == "1-1"]
-    assert len(lines) == len(STORIES)
+    assert len(lines) == len(LOG_LINES)
     assert of_cycle[0] == "reconciliation triggered"
     assert {"configuration validated", "deployment completed", "reconciliation completed"} <= set(of_cycle)

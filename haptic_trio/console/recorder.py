@@ -21,7 +21,7 @@ MOST_INSTANCES = 1000
 MOST_SOURCES = 100
 MOST_OBJECTS = 10
 
-Story: TypeAlias = Callable[[Any], tuple[str, str, dict[str, Any]]]
+Formatter: TypeAlias = Callable[[Any], tuple[str, str, dict[str, Any]]]
 """Returns level, message and fields of an event."""
 Clean: TypeAlias = Callable[[Any], Any]
 """Returns a JSON value with secrets redacted."""
@@ -33,20 +33,20 @@ class Entry(msgspec.Struct, frozen=True):
     number: int
     at: float
     event: msgspec.Struct
-    story: tuple[str, str, dict[str, Any]]
+    line: tuple[str, str, dict[str, Any]]
     """Level, message and fields, if they are computed when the event is recorded."""
 
 
 class Recorder:
     """The latest events, and the current state that they describe.
 
-    *story_of* returns the formatter of an event type. Events with texts from
+    *formatter_of* returns the formatter of an event type. Events with texts from
     outside pass *clean* at once: a Secret may be unknown later.
     """
 
     def __init__(
         self,
-        story_of: Callable[[type[msgspec.Struct]], Story | None],
+        formatter_of: Callable[[type[msgspec.Struct]], Formatter | None],
         clean: Clean,
         *,
         clock: Callable[[], float] = trio.current_time,
@@ -57,7 +57,7 @@ class Recorder:
         self.quarantined = 0
         self.last = 0
         """Number of the newest event."""
-        self._story_of = story_of
+        self._formatter_of = formatter_of
         self._clean = clean
         self._clock = clock
         self._entries: deque[Entry] = deque(maxlen=MOST_EVENTS)
@@ -66,10 +66,10 @@ class Recorder:
         """Record *event*; never blocks."""
         self.last += 1
         now = self._clock()
-        story: tuple[str, str, dict[str, Any]] = ("", "", {})
+        line: tuple[str, str, dict[str, Any]] = ("", "", {})
         if _has_foreign_text(event):
-            story = self._story(event)
-        self._entries.append(Entry(self.last, now, _light(event), story))
+            line = self._line_of(event)
+        self._entries.append(Entry(self.last, now, _light(event), line))
         self._follow(event, now)
 
     def entries(self, since: int = 0) -> list[Entry]:
@@ -82,7 +82,7 @@ class Recorder:
 
     def _view(self, entry: Entry) -> EventView:
         event = entry.event
-        level, text, fields = entry.story if entry.story[0] else self._story(event)
+        level, text, fields = entry.line if entry.line[0] else self._line_of(event)
         return EventView(
             number=entry.number,
             at=entry.at,
@@ -93,13 +93,13 @@ class Recorder:
             fields=fields,
         )
 
-    def _story(self, event: msgspec.Struct) -> tuple[str, str, dict[str, Any]]:
+    def _line_of(self, event: msgspec.Struct) -> tuple[str, str, dict[str, Any]]:
         if isinstance(event, Lightened):
-            return event.story
-        story_of = self._story_of(type(event))
-        if story_of is None:
+            return event.line
+        formatter = self._formatter_of(type(event))
+        if formatter is None:
             return "debug", type(event).__name__, {}
-        level, text, fields = story_of(event)
+        level, text, fields = formatter(event)
         plain = msgspec.to_builtins(fields, enc_hook=str)
         return level, text, self._clean(plain) if _has_foreign_text(event) else plain
 
@@ -191,7 +191,7 @@ class Lightened(msgspec.Struct, frozen=True, kw_only=True):
     """Summary of an event, which does not keep the configuration in the event alive."""
 
     kind: str
-    story: tuple[str, str, dict[str, Any]]
+    line: tuple[str, str, dict[str, Any]]
     correlation: str = ""
     phases: m.Phases | None = None
 
@@ -228,17 +228,17 @@ def _light(event: msgspec.Struct) -> msgspec.Struct:
             if isinstance(event, m.ConfigValidated):
                 level, text = "info" if event.warnings else "debug", "configuration validated"
             kind = type(event).__name__
-            return Lightened(kind=kind, story=(level, text, fields), correlation=event.correlation, phases=phases)
+            return Lightened(kind=kind, line=(level, text, fields), correlation=event.correlation, phases=phases)
         case m.DeploymentScheduled():
             fields = {"correlation": event.correlation, "reason": event.why, "endpoints": len(event.endpoints)}
-            story = ("debug", "deployment scheduled", fields)
-            return Lightened(kind="DeploymentScheduled", story=story, correlation=event.correlation)
+            line = ("debug", "deployment scheduled", fields)
+            return Lightened(kind="DeploymentScheduled", line=line, correlation=event.correlation)
         case m.EndpointsDiscovered():
             names = [endpoint.name for endpoint in event.endpoints[:20]]
-            return Lightened(kind="EndpointsDiscovered", story=("info", "endpoints discovered", {"endpoints": names}))
+            return Lightened(kind="EndpointsDiscovered", line=("info", "endpoints discovered", {"endpoints": names}))
         case m.ConfigChanged():
-            story = ("info", "configuration changed", {"version": event.loaded.version})
-            return Lightened(kind="ConfigChanged", story=story)
+            line = ("info", "configuration changed", {"version": event.loaded.version})
+            return Lightened(kind="ConfigChanged", line=line)
     return event
 
 

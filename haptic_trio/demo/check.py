@@ -13,7 +13,7 @@ from rich.table import Table
 from haptic_trio.demo.client import DemoClient, Traffic
 from haptic_trio.demo.event_log import EventLog
 from haptic_trio.demo.running import RunningDemo
-from haptic_trio.demo.steps import Step, Story
+from haptic_trio.demo.steps import Step, Walkthrough
 from haptic_trio.errors import HapticError
 from haptic_trio.messages import ValidationFailed
 
@@ -60,11 +60,11 @@ async def run_story(open_demo: Callable[[], AbstractAsyncContextManager[RunningD
     began = trio.current_time()
     async with open_demo() as running, DemoClient.open(running.site) as client:
         record = _Record(running.events)
-        story = Story(running, client)
-        await record.take("start to first answer", lambda: story.start(began))
+        walkthrough = Walkthrough(running, client)
+        await record.take("start to first answer", lambda: walkthrough.start(began))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(traffic.run, client)
-            for title, step in story.steps:
+            for title, step in walkthrough.steps:
                 await record.take(title, step)
             nursery.cancel_scope.cancel(reason="all steps are done")
         finished = trio.current_time()

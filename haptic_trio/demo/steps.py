@@ -49,8 +49,8 @@ class StepFailedError(HapticError):
     """An expected effect did not happen."""
 
 
-class Story:
-    """The steps; each returns its measured time in seconds and a description of the result."""
+class Walkthrough:
+    """Steps of the demo; each returns its measured time in seconds and a description of the result."""
 
     def __init__(self, running: RunningDemo, client: DemoClient) -> None:
         self._running = running

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from haptic_trio import messages as m
-from haptic_trio.commentator import STORIES
+from haptic_trio.commentator import LOG_LINES
 from haptic_trio.console.protocol import ReloadView
 from haptic_trio.console.recorder import MOST_EVENTS, Recorder
 from haptic_trio.console.timeline import cycles_of
@@ -35,10 +35,10 @@ def recorder(clock: Clock | None = None, secret: str = "hidden-word") -> Recorde
     def clean(value: object) -> object:
         return json.loads(json.dumps(value).replace(secret, "***"))
 
-    return Recorder(STORIES.get, clean, clock=clock or Clock())
+    return Recorder(LOG_LINES.get, clean, clock=clock or Clock())
 
 
-@pytest.mark.parametrize("kind", STORIES, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", LOG_LINES, ids=lambda kind: kind.__name__)
 def test_every_message_becomes_an_event_that_json_can_hold(kind: type[msgspec.Struct]) -> None:
     record = recorder()
 
@@ -58,7 +58,7 @@ def test_events_have_the_level_of_their_log_line(warnings: tuple[Problem, ...]) 
     for event in events:
         record.observe(event)
 
-    assert [event.level for event in record.events()] == [STORIES[type(event)](event)[0] for event in events]
+    assert [event.level for event in record.events()] == [LOG_LINES[type(event)](event)[0] for event in events]
 
 
 def test_only_the_newest_events_are_kept_and_numbers_count_all() -> None:

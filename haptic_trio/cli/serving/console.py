@@ -13,7 +13,7 @@ import trio
 from starlette.routing import BaseRoute
 
 from haptic_trio.cli.serving.fleet import fleet_of
-from haptic_trio.commentator import STORIES
+from haptic_trio.commentator import LOG_LINES
 from haptic_trio.console.api import make_api
 from haptic_trio.console.hosts import Hosts, own_names
 from haptic_trio.console.recorder import Recorder
@@ -100,7 +100,7 @@ class Console(NoConsole):
         self._token_file = token_file
         self.token = token
         redactor = _make_redactor(process)
-        self.recorder = Recorder(STORIES.get, redactor.clean_all)
+        self.recorder = Recorder(LOG_LINES.get, redactor.clean_all)
         watched = Watched(
             self.recorder,
             process.events,
