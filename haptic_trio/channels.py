@@ -124,7 +124,7 @@ class Latest(Generic[T]):
         return self._version, value
 
 
-class News:
+class AnyChange:
     """Waits for new values in any of several cells, for one task. Values from before its creation do not count."""
 
     def __init__(self, cells: Sequence[Latest[Any]]) -> None:

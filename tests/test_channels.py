@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock, assert_checkpoints, wait_all_tasks_blocked
 
-from haptic_trio.channels import EVENT_BUFFER, Channels, ConfigSeen, EventBuffer, Latest, News
+from haptic_trio.channels import EVENT_BUFFER, AnyChange, Channels, ConfigSeen, EventBuffer, Latest
 from haptic_trio.messages import DriftSuspected
 
 
@@ -102,10 +102,10 @@ async def test_cancelled_reader_loses_nothing(autojump_clock: MockClock) -> None
 
 async def test_wait_for_a_present_value_is_a_checkpoint_that_may_be_cancelled() -> None:
     cell = Latest[str]()
-    news = News((cell,))
+    any_change = AnyChange((cell,))
     cell.put("a")
 
-    for wait in (partial(cell.wait_newer, 0), news.wait):
+    for wait in (partial(cell.wait_newer, 0), any_change.wait):
         with assert_checkpoints(), trio.CancelScope() as waiting:
             waiting.cancel()
             await wait()
@@ -114,7 +114,7 @@ async def test_wait_for_a_present_value_is_a_checkpoint_that_may_be_cancelled() 
     with assert_checkpoints():
         assert await cell.wait_newer(0) == (1, "a")
     with assert_checkpoints():
-        assert await news.wait() == ["a"]
+        assert await any_change.wait() == ["a"]
 
 
 async def test_loop_over_a_cell_that_is_never_read_completely_lets_its_writer_run(nursery: trio.Nursery) -> None:

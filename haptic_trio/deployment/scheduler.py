@@ -4,7 +4,7 @@ from math import inf
 
 import trio
 
-from haptic_trio.channels import EventBuffer, Latest, News
+from haptic_trio.channels import AnyChange, EventBuffer, Latest
 from haptic_trio.dataplane.planner import AddData
 from haptic_trio.deployment.schedule import Compared, Input, Schedule
 from haptic_trio.haproxy.model import Generation
@@ -52,14 +52,14 @@ async def run_scheduler(
             if cell.value is not None:
                 schedule.take(cell.value, trio.current_time())
         # Rejections and completions from before this term do not count.
-        news = News((*states, rejected, completed, compared))
+        any_change = AnyChange((*states, rejected, completed, compared))
         async with trio.open_nursery() as nursery:
             task_status.started()
             while True:
                 due = schedule.due()
                 messages: list[Input] = []
                 with trio.move_on_at(inf if due is None else max(due, trio.current_time())):
-                    messages = await news.wait()
+                    messages = await any_change.wait()
                 with heartbeat.busy():
                     now = trio.current_time()
                     for message in messages:

@@ -81,7 +81,7 @@ class Entry:
         self.due = now + self._backoff.next()
 
     def accept(self, content: Content) -> bool:
-        """Note that a configuration with *content* is valid; False if that is no news."""
+        """Note that a configuration with *content* is valid; False if that was known."""
         if content is not self.pending:
             return False
         self.accepted, self.pending, self.is_withheld = content, None, False

@@ -190,7 +190,7 @@ class Reader:
         self.wake()
 
     def wake(self) -> None:
-        """Let the iteration look for news."""
+        """Wake the iteration, which then drains this watch."""
         self._arrived.set()
 
     def drain(self) -> Sequence[WatchEvent]:

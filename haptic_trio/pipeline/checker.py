@@ -132,10 +132,10 @@ async def _wait_turn(
     with trio.move_on_at(due):
         seen = 0
         while True:
-            seen, news = await completed.wait_newer(seen)
+            seen, results = await completed.wait_newer(seen)
             newest = candidates.value
             assert newest is not None
-            if news.correlation == newest.message.correlation and (
-                news.failed or (news.standing.held and not await only_data(last_valid, newest.generation))
+            if results.correlation == newest.message.correlation and (
+                results.failed or (results.standing.held and not await only_data(last_valid, newest.generation))
             ):
                 return

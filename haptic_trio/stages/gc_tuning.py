@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import trio
 
-from haptic_trio.channels import Latest, News
+from haptic_trio.channels import AnyChange, Latest
 from haptic_trio.messages import ConfigValidated
 
 SETTLE_LIMIT: Final = 60.0
@@ -118,13 +118,13 @@ class Collections:
         await self.release_retired()
         if self._wanted and self._uncollected:
             with trio.move_on_after(LONGEST_WAIT):
-                await _wait_quiet(News(changes))
+                await _wait_quiet(AnyChange(changes))
             self._collect()
 
 
-async def _wait_quiet(news: News) -> None:
+async def _wait_quiet(any_change: AnyChange) -> None:
     is_quiet = False
     while not is_quiet:
         with trio.move_on_after(QUIET) as scope:
-            await news.wait()
+            await any_change.wait()
         is_quiet = scope.cancelled_caught

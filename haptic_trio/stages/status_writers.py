@@ -64,8 +64,8 @@ async def _write_status(
     writer = StatusWriter(access.server, components.stores, sources, metrics=process.queue_metrics)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(events.run, channels.validated, channels.rejected)
-        news = channels.prepared, channels.validated, channels.rejected
-        nursery.start_soon(writer.run, news, channels.unread)
+        cells = channels.prepared, channels.validated, channels.rejected
+        nursery.start_soon(writer.run, cells, channels.unread)
         if _has_gateway_services(components.config, components.stores):
             services = GatewayServices(
                 access.server,
@@ -74,7 +74,7 @@ async def _write_status(
                 report=partial(_report_service, process),
                 metrics=process.queue_metrics,
             )
-            nursery.start_soon(services.run, news)
+            nursery.start_soon(services.run, cells)
         if access.addresses:
             addresses.put(Addresses(access.addresses))
         elif access.service is not None:

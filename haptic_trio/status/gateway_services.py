@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn, Protocol
 
 import trio
 
-from haptic_trio.channels import Latest, News
+from haptic_trio.channels import AnyChange, Latest
 from haptic_trio.gateway.listeners.infrastructure import is_of, objects_of, service_name
 from haptic_trio.gateway.listeners.listeners import is_managed
 from haptic_trio.k8s.client import NotFoundError
@@ -74,9 +74,9 @@ class GatewayServices:
             .with_shutdown(0)
         )
 
-    async def run(self, news: tuple[Latest[Any], ...]) -> NoReturn:
-        """Keep the Services until cancelled; reads the changes of the stores after each change of *news*."""
-        changes = News(news)
+    async def run(self, cells: tuple[Latest[Any], ...]) -> NoReturn:
+        """Keep the Services until cancelled; reads the changes of the stores after each change of *cells*."""
+        changes = AnyChange(cells)
         async with trio.open_nursery() as nursery:
             await nursery.start(self._queue.run)
             self._queue.enqueue(*self._gateways())

@@ -158,8 +158,8 @@ class StatusWriter:
         """Compare every object of *sources* again; needed when inputs other than stores changed."""
         self._comparisons.put(sources)
 
-    async def run(self, news: tuple[Latest[Any], ...], unread: Latest[Any] | None = None) -> NoReturn:
-        """Write until cancelled; reads the changes of the stores after each change of *news*.
+    async def run(self, cells: tuple[Latest[Any], ...], unread: Latest[Any] | None = None) -> NoReturn:
+        """Write until cancelled; reads the changes of the stores after each change of *cells*.
 
         After each change of *unread*, reads only stores that are no input of a source.
         """
@@ -167,7 +167,7 @@ class StatusWriter:
             await nursery.start(self._controller.run)
             self._ledger.take_changes()
             nursery.start_soon(self._follow_comparisons)
-            for cell in news:
+            for cell in cells:
                 nursery.start_soon(self._follow, cell, cell.version, self._ledger.take_changes)
             if unread is not None:
                 nursery.start_soon(self._follow, unread, unread.version, self._ledger.take_echoes)
@@ -176,7 +176,7 @@ class StatusWriter:
 
     async def _follow(self, cell: Latest[Any], seen: int, take: Callable[[], Sequence[StatusKey]]) -> NoReturn:
         while True:
-            seen, _news = await cell.wait_newer(seen)
+            seen, _value = await cell.wait_newer(seen)
             await self._enqueue(take())
 
     async def _follow_comparisons(self) -> NoReturn:

@@ -101,7 +101,7 @@ class Office:
         self.stores = stores_of(gateway_class(), *objects)
         self.server = Server()
         self.server.on_write = self.put
-        self.news: Latest[int] = Latest()
+        self.cell: Latest[int] = Latest()
         self.reports: list[tuple[ResourceRef, str]] = []
         self.services = GatewayServices(
             self.server, self.stores, CONTROLLER, report=lambda ref, problem: self.reports.append((ref, problem))
@@ -111,7 +111,7 @@ class Office:
         """Have *one* in the stores, and a cycle after it."""
         names = {"Service": "services", "EndpointSlice": "endpointSlices", "Gateway": "gateways"}
         self.stores[names[one["kind"]]].upsert(one)
-        self.news.put(self.news.version)
+        self.cell.put(self.cell.version)
 
     async def until(self, claim: Callable[[], bool]) -> None:
         with trio.fail_after(30):
@@ -125,7 +125,7 @@ class Office:
 async def test_every_managed_gateway_gets_its_objects_once(nursery: trio.Nursery) -> None:
     other = made("Gateway", "other", spec={"gatewayClassName": "others", "listeners": []})
     office = Office(GATEWAY, other)
-    nursery.start_soon(office.services.run, (office.news,))
+    nursery.start_soon(office.services.run, (office.cell,))
     await office.until(lambda: len(office.server.writes) == 3)
     await office.settle()
     office.put(other)
@@ -142,7 +142,7 @@ async def test_every_managed_gateway_gets_its_objects_once(nursery: trio.Nursery
 
 async def test_changes_from_outside_are_reverted(nursery: trio.Nursery) -> None:
     office = Office(GATEWAY)
-    nursery.start_soon(office.services.run, (office.news,))
+    nursery.start_soon(office.services.run, (office.cell,))
     await office.until(lambda: len(office.server.writes) == 3)
     await office.settle()
 
@@ -156,7 +156,7 @@ async def test_an_unmanaged_service_stays_unchanged(nursery: trio.Nursery) -> No
     office = Office(GATEWAY)
     theirs = made("Service", "gw-haptic", version="v1", spec={"ports": []})
     office.server.objects[SERVICE] = theirs
-    nursery.start_soon(office.services.run, (office.news,))
+    nursery.start_soon(office.services.run, (office.cell,))
     await office.until(lambda: bool(office.reports))
 
     assert office.server.objects[SERVICE] == theirs
@@ -169,7 +169,7 @@ async def test_an_unmanaged_service_stays_unchanged(nursery: trio.Nursery) -> No
 async def test_a_rejected_write_is_reported_and_retried_after_a_change(nursery: trio.Nursery) -> None:
     office = Office(GATEWAY)
     office.server.refuses = True
-    nursery.start_soon(office.services.run, (office.news,))
+    nursery.start_soon(office.services.run, (office.cell,))
     await office.until(lambda: bool(office.reports))
     office.server.refuses = False
     office.put(with_addresses(GATEWAY, "192.0.2.9"))

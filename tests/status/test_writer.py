@@ -179,13 +179,13 @@ class Office:
         self.server = server
         self.cluster = cluster
         self.desk = Desk()
-        self.news: Latest[int] = Latest()
+        self.cell: Latest[int] = Latest()
         self._nursery = nursery
         self.writer = StatusWriter(cluster, self.desk.stores, [self.desk.source])
 
     async def open(self) -> None:
         async def note(change: ResourceChanged) -> None:
-            self.news.put(self.news.version)
+            self.cell.put(self.cell.version)
 
         for resource_type, name in ((INGRESSES, "ingresses"), (CLASSES, "ingressClasses")):
             selection = Selection(type=resource_type)
@@ -200,7 +200,7 @@ class Office:
                 await run_reflector(self.cluster, selection, stores, note, report=Reports(), task_status=task_status)
 
             await self._nursery.start(reflect)
-        self._nursery.start_soon(self.writer.run, (self.news,))
+        self._nursery.start_soon(self.writer.run, (self.cell,))
 
     def publish(self, *entries: str) -> None:
         self.desk.addresses.put(Addresses(entries))
