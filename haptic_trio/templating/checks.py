@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from jinja2 import TemplateSyntaxError, nodes
 
 from haptic_trio.errors import Problem
-from haptic_trio.templating.sandbox import TemplateEnvironment, TemplateFacts
+from haptic_trio.templating.sandbox import TemplateAnalysis, TemplateEnvironment
 from haptic_trio.templating.tags import SYNTAX, names_of, outer_loops
 from haptic_trio.templating.values.faults import did_you_mean
 from haptic_trio.templating.values.marks import strip_marks
@@ -28,7 +28,7 @@ _MOST_KNOWN: Final = 1_000
 class _Known(NamedTuple):
     """A template without problems. Depends on its name and source only."""
 
-    compiled: TemplateFacts
+    compiled: TemplateAnalysis
     assigned: frozenset[str]
     """Names that other templates may call."""
     called: frozenset[str]
@@ -110,13 +110,13 @@ class TemplateChecker:
             hint = "use literals only, or filter the variable afterwards"
             self._report(name, line, "the filter of a set block has a variable as an argument", hint)
 
-    def _load(self, name: str, facts: TemplateFacts) -> None:
+    def _load(self, name: str, analysis: TemplateAnalysis) -> None:
         environment = self._environment
-        loaded = environment.template_class.from_code(environment, facts.code, environment.make_globals(None))
+        loaded = environment.template_class.from_code(environment, analysis.code, environment.make_globals(None))
         environment.compiled[name] = loaded
-        environment.facts[name] = facts
+        environment.analyses[name] = analysis
 
-    def _compiled(self, name: str, tree: nodes.Template) -> TemplateFacts:
+    def _compiled(self, name: str, tree: nodes.Template) -> TemplateAnalysis:
         key = name, self._environment.sources[name]
         known = _known.get(key)
         if known is not None:
@@ -124,11 +124,11 @@ class TemplateChecker:
         # Compiling changes the tree.
         assigned, called, named = _assigned_names(tree), _called_names(tree), tuple(_named_templates(tree))
         names, patterns = frozenset(names_of(tree)), _patterns_of(tree)
-        facts = TemplateFacts(self._environment.compile(tree, name, None), names, patterns)
+        analysis = TemplateAnalysis(self._environment.compile(tree, name, None), names, patterns)
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
-        _known[key] = _Known(facts, frozenset(assigned), frozenset(called), named)
-        return facts
+        _known[key] = _Known(analysis, frozenset(assigned), frozenset(called), named)
+        return analysis
 
     def _report(self, name: str, line: int, message: str, hint: str) -> None:
         source = self._environment.sources[name]

@@ -75,15 +75,16 @@ class Engine:
 
         A template that includes or imports one of them is not among them.
         """
-        mine, theirs = self._environment.facts, former._environment.facts  # noqa: SLF001  the two are of one class
+        own = self._environment.analyses
+        other = former._environment.analyses  # noqa: SLF001  both are of one class
         return frozenset(
             name
-            for name in mine.keys() | theirs.keys()
-            if name not in mine
-            or name not in theirs
-            or mine[name].code is not theirs[name].code
-            or not variables.isdisjoint(mine[name].names)
-            or self._included_by(name) != former._included_by(name)  # noqa: SLF001  the two are of one class
+            for name in own.keys() | other.keys()
+            if name not in own
+            or name not in other
+            or own[name].code is not other[name].code
+            or not variables.isdisjoint(own[name].names)
+            or self._included_by(name) != former._included_by(name)  # noqa: SLF001  both are of one class
         )
 
     def declare(self, former: "Engine", memo: Memo) -> None:
@@ -92,7 +93,7 @@ class Engine:
         memo.declare(former._snippets, self._snippets)  # noqa: SLF001  the two are of one class
 
     def _included_by(self, name: str) -> list[list[Emitted]]:
-        patterns = self._environment.facts[name].patterns
+        patterns = self._environment.analyses[name].patterns
         return [self._snippets(pattern) for pattern in (("*",) if patterns is None else patterns)]
 
     def start_run(self, *, paths: Paths | None = None) -> RenderRun:

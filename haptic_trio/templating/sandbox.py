@@ -60,8 +60,8 @@ _KNOWN: Final[Mapping[type, frozenset[str]]] = {
 _DROPPED_GLOBALS: Final = ("lipsum",)
 
 
-class TemplateFacts(NamedTuple):
-    """A compiled template, and what it may use besides the templates that it loads."""
+class TemplateAnalysis(NamedTuple):
+    """A compiled template, its names, and the snippets that it includes."""
 
     code: CodeType
     """The same object for the same name and source, in every environment."""
@@ -90,7 +90,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         )
         self.sources = sources
         self.compiled: dict[str, Template] = {}
-        self.facts: dict[str, TemplateFacts] = {}
+        self.analyses: dict[str, TemplateAnalysis] = {}
         self.filters = dict(FILTERS)
         self.tests = {name: test for name, test in self.tests.items() if name not in ("escaped", "filter", "test")}
         for name in _DROPPED_GLOBALS:
