@@ -110,7 +110,7 @@ async def _fill_stores(
 ) -> None:
     """Fill the stores, and keep them equal to the cluster for as long as *nursery* is open."""
     limit = loaded.config.controller.start_timeout
-    unlisted: set[str] = set()
+    pending_lists: set[str] = set()
     if (ports := components.stores.get(TAKEN_PORTS)) is not None:
         ports.replace(process.retained.taken_ports.objects())
     with trio.move_on_after(limit) as listing:
@@ -122,12 +122,12 @@ async def _fill_stores(
                 components.stores,
                 changes.clone(),
                 events=events,
-                unlisted=unlisted,
+                pending_lists=pending_lists,
                 in_thread=True,
             )
         )
     if listing.cancelled_caught:
-        raise ProblemsError([_not_listed(unlisted, limit)])
+        raise ProblemsError([_lists_missing(pending_lists, limit)])
 
 
 async def _validate(pipeline: Pipeline, correlation: str) -> ConfigValidated:
@@ -146,7 +146,7 @@ async def _validate(pipeline: Pipeline, correlation: str) -> ConfigValidated:
     return valid
 
 
-def _not_listed(names: set[str], limit: float) -> Problem:
+def _lists_missing(names: set[str], limit: float) -> Problem:
     return Problem(
         message=f"no list of {', '.join(sorted(names))} within {limit:g} s",
         path="watchedResources",

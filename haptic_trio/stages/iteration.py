@@ -165,7 +165,7 @@ async def _start_stages(
                 components.stores,
                 channels.changes_in.clone(),
                 events=process.events,
-                unlisted=state.unlisted,
+                pending_lists=state.pending_lists,
                 is_read=components.pipeline.reads,
                 unread=channels.unread,
                 is_resumed=candidate is not None,

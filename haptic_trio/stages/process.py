@@ -81,7 +81,7 @@ class IterationState:
     completed: Latest[DeploymentCompleted] | None = None
     leadership: Latest[LeadershipChanged] | None = None
 
-    unlisted: set[str] = field(default_factory=set)
+    pending_lists: set[str] = field(default_factory=set)
     """Stores whose first list stage `watch_resources` waits for."""
 
     @property
@@ -94,7 +94,7 @@ class IterationState:
         """The first reason why the iteration is not ready, as text; empty if it is ready."""
         if self.stage < len(STAGES):
             name, waits = STAGES[self.stage]
-            awaited = f": {', '.join(sorted(self.unlisted))}" if self.stage == 2 and self.unlisted else ""
+            awaited = f": {', '.join(sorted(self.pending_lists))}" if self.stage == 2 and self.pending_lists else ""
             return (f"stage `{name}` {waits}{awaited}",)
         if self.validated is None or self.validated.value is None:
             rejected = self.channels.rejected.value if self.channels is not None else None

@@ -39,7 +39,7 @@ async def run_watch_resources(
     changes: trio.MemorySendChannel[Change],
     *,
     events: EventBuffer,
-    unlisted: set[str] | None = None,
+    pending_lists: set[str] | None = None,
     is_read: IsRead | None = None,
     unread: Latest[ResourceChanged] | None = None,
     in_thread: bool = False,
@@ -51,7 +51,7 @@ async def run_watch_resources(
     started() when every required kind has its first list; the index
     synchronisation is sent right after. The first list of an optional kind
     may arrive later, and is then a normal change. An on-demand object whose
-    fetch failed is sent as a change when a retry is due. *unlisted* always
+    fetch failed is sent as a change when a retry is due. *pending_lists* always
     holds the stores whose first list the start still waits for.
 
     A change of stores for which *is_read* returns False goes to *unread*
@@ -61,7 +61,7 @@ async def run_watch_resources(
     synchronisation then. Takes ownership of *changes*.
     """
     synchronized = is_resumed
-    unlisted = unlisted if unlisted is not None else set()
+    pending_lists = pending_lists if pending_lists is not None else set()
 
     async def emit(sender: trio.MemorySendChannel[Change], change: ResourceChanged) -> None:
         # The index synchronisation covers only first lists that arrived before it.
@@ -102,9 +102,9 @@ async def run_watch_resources(
         async with trio.open_nursery() as nursery:
 
             async def wait_listed(selection: Selection, names: Sequence[str]) -> None:
-                unlisted.update(names)
+                pending_lists.update(names)
                 await nursery.start(partial(reflect, selection, names, in_thread=in_thread))
-                unlisted.difference_update(names)
+                pending_lists.difference_update(names)
 
             for store in [store for store in stores.values() if isinstance(store, OnDemandStore)]:
                 nursery.start_soon(keep_up, store)

@@ -46,7 +46,7 @@ async def test_kinds_that_have_no_list_yet_are_named(tmp_path: Path) -> None:
         rig.cluster.answer(SERVICES)
         await rig.reached(3, 1)
         assert rig.iteration is not None
-        assert not rig.iteration.unlisted
+        assert not rig.iteration.pending_lists
 
 
 async def test_rejected_configuration_is_reported_with_its_phase(tmp_path: Path) -> None:
