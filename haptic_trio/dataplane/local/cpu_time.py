@@ -5,10 +5,10 @@ import time
 
 import trio
 
-SHORTEST_LOOK = 0.01
-"""Seconds between two looks at the CPU time of a process, at least."""
+SHORTEST_POLL = 0.01
+"""Minimum number of seconds between two readings of the CPU time of a process."""
 _OF_PROCESS = 2
-"""What the kernel calls `CPUCLOCK_SCHED`: the time that all threads of a process have run."""
+"""`CPUCLOCK_SCHED` of the kernel: the time that all threads of a process have run."""
 
 
 def cpu_time_of(pid: int) -> float:
@@ -27,5 +27,5 @@ async def wait_for_cpu_time(pid: int, most: float) -> None:
         if left < 0:
             return
         # CPU time of one thread never goes faster than the clock.
-        await trio.sleep(max(left, SHORTEST_LOOK))
+        await trio.sleep(max(left, SHORTEST_POLL))
     await trio.sleep_forever()

@@ -38,8 +38,8 @@ class FormerWorker:
     """Changes of the worker of instance *name* between `begin` and `end`, recorded in *files*."""
 
     def __init__(self, name: str, files: GenerationFiles, state: WorkerState) -> None:
-        self.has_strayed = False
-        """Whether the new worker of the last load may have received a change that was for the former one."""
+        self.may_have_misdirected = False
+        """Whether the new worker of the last load may have received a change meant for the former worker."""
         self._name = name
         self._files = files
         self._state = state
@@ -48,8 +48,8 @@ class FormerWorker:
         self._begun: trio.Event | None = None
 
     def expect(self) -> None:
-        """Let changes wait for `begin`, which follows soon, or for `end`; a new load has no strayed change."""
-        self._begun, self.has_strayed = trio.Event(), False
+        """Let changes wait for `begin`, which follows soon, or for `end`; resets `may_have_misdirected`."""
+        self._begun, self.may_have_misdirected = trio.Event(), False
 
     def begin(self, pid: int, capabilities: Capabilities, running: Generation) -> None:
         """Accept changes of the worker *pid*, which runs *running*; the files must be clear."""
@@ -65,7 +65,7 @@ class FormerWorker:
         with trio.move_on_after(END_LIMIT, shield=True):
             async with self._turn:
                 return
-        self.has_strayed = True
+        self.may_have_misdirected = True
 
     async def patch(self, runtime: RuntimeClient, running: Generation, generation: Generation, plan: Plan) -> None:
         """Apply *plan*, which leads from *running* to *generation*.
@@ -104,7 +104,7 @@ class FormerWorker:
             )
         except OtherWorkerError:
             self._files.settle(None)
-            self.has_strayed = True
+            self.may_have_misdirected = True
             raise
         # After any other error the record stays open: if the load is rejected, the running generation is unknown.
         self._files.settle(generation)

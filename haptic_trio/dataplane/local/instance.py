@@ -227,7 +227,7 @@ class LocalAgent:
         # The process has changed.
         await self._last_write.finish(partial(self._files.commit, name, generation))
         self._known = generation
-        if self._former.has_strayed:
+        if self._former.may_have_misdirected:
             self._log.warning(
                 "a change for the former worker may have reached the new one: the next deployment reloads"
             )
