@@ -8,13 +8,13 @@ from haptic_trio.messages import EndpointLost, EndpointsDiscovered
 
 
 async def run_discovery(
-    instances: Latest[tuple[Endpoint, ...]],
+    found: Latest[tuple[Endpoint, ...]],
     endpoints: Latest[EndpointsDiscovered],
     *,
     events: EventBuffer,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Publish the endpoints in *instances*, and each change, until cancelled.
+    """Publish the endpoints in *found*, and each change, until cancelled.
 
     The sources of endpoints live as long as the process and know nothing of
     iterations; an iteration that starts gets all present endpoints in one
@@ -23,19 +23,19 @@ async def run_discovery(
     """
     known: set[str] = set()
 
-    def publish(found: tuple[Endpoint, ...]) -> None:
-        names = {endpoint.name for endpoint in found}
+    def publish(present: tuple[Endpoint, ...]) -> None:
+        names = {endpoint.name for endpoint in present}
         for name in sorted(known - names):
             events.record(EndpointLost(endpoint=name))
         known.clear()
         known.update(names)
-        message = EndpointsDiscovered(endpoints=found)
+        message = EndpointsDiscovered(endpoints=present)
         endpoints.put(message)
         events.record(message)
 
-    seen, found = await instances.wait_newer(0)
-    publish(found)
+    seen, present = await found.wait_newer(0)
+    publish(present)
     task_status.started()
     while True:
-        seen, found = await instances.wait_newer(seen)
-        publish(found)
+        seen, present = await found.wait_newer(seen)
+        publish(present)

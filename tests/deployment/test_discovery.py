@@ -13,20 +13,20 @@ ONE, TWO = MemoryEndpoint("one"), MemoryEndpoint("two")
 
 
 async def test_present_endpoints_are_published_before_discovery_is_ready(nursery: trio.Nursery) -> None:
-    instances, endpoints = Latest[tuple[Endpoint, ...]](), Latest[EndpointsDiscovered]()
-    instances.put((ONE, TWO))
+    found, endpoints = Latest[tuple[Endpoint, ...]](), Latest[EndpointsDiscovered]()
+    found.put((ONE, TWO))
 
-    await nursery.start(partial(run_discovery, instances, endpoints, events=EventBuffer()))
+    await nursery.start(partial(run_discovery, found, endpoints, events=EventBuffer()))
 
     assert endpoints.value == EndpointsDiscovered(endpoints=(ONE, TWO))
 
 
 async def test_lost_endpoint_is_reported_and_no_longer_published(nursery: trio.Nursery) -> None:
-    instances, endpoints, events = Latest[tuple[Endpoint, ...]](), Latest[EndpointsDiscovered](), EventBuffer()
-    instances.put((ONE, TWO))
-    await nursery.start(partial(run_discovery, instances, endpoints, events=events))
+    found, endpoints, events = Latest[tuple[Endpoint, ...]](), Latest[EndpointsDiscovered](), EventBuffer()
+    found.put((ONE, TWO))
+    await nursery.start(partial(run_discovery, found, endpoints, events=events))
 
-    instances.put((ONE,))
+    found.put((ONE,))
     await wait_all_tasks_blocked()
 
     assert endpoints.value == EndpointsDiscovered(endpoints=(ONE,))
