@@ -19,7 +19,7 @@ from haptic_trio.channels import EventBuffer, Latest
 from haptic_trio.cli.inputs.choices import state_dir_option
 from haptic_trio.cli.inputs.cluster import begin_reading, make_cluster
 from haptic_trio.cli.inputs.options import InputOptions, check_listen, input_options, log_format_option
-from haptic_trio.cli.inputs.source_map import placing
+from haptic_trio.cli.inputs.source_map import with_places
 from haptic_trio.cli.output.progress import SILENT, Steps, showing_steps
 from haptic_trio.cli.serving.announcement import Announcement
 from haptic_trio.cli.serving.console import console_options, make_console, summaries_of
@@ -283,7 +283,7 @@ async def _run_locked(
     process = Process(
         client=cluster,
         source=options.input.source,
-        load=placing(GuardedLoad(load, binary, scratch=scratch), options.input),
+        load=with_places(GuardedLoad(load, binary, scratch=scratch), options.input),
         status_access=_status_access(options, server, identity),
         haproxy=binary,
         scratch=scratch,

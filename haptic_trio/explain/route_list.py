@@ -94,8 +94,8 @@ class _States:
         self._servers: dict[str, int | None] = {}
 
     @property
-    def troubled(self) -> Iterator[tuple[tuple[str, str, str], RouteState, str]]:
-        """The objects with routes that are perhaps not served: identity, state and reason."""
+    def failing(self) -> Iterator[tuple[tuple[str, str, str], RouteState, str]]:
+        """Quarantined and conflicting objects, whose routes may not be served: identity, state and reason."""
         for key, problems in self._problems.items():
             yield key, RouteState.QUARANTINED, _joined(problems)
         for key, warnings in self._warnings.items():
@@ -200,9 +200,9 @@ def _gateway_routes(site: Site, states: _States) -> Iterator[Route]:
 
 
 def _missing_routes(site: Site, states: _States, present: Iterable[Route]) -> Iterator[Route]:
-    """Yield the routes that troubled objects ask for and do not have."""
+    """Yield the routes of quarantined and conflicting objects that are missing."""
     served = {(route.kind, route.namespace, route.name, route.host, route.path) for route in present}
-    for key, state, reason in states.troubled:
+    for key, state, reason in states.failing:
         kind, namespace, name = key
         for host, path in _wanted(site, key):
             if (*key, host or "*", path) not in served:

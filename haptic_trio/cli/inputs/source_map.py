@@ -58,7 +58,7 @@ def placed(findings: Iterable[Finding], options: InputOptions | None) -> tuple[F
     return placed_objects(found, options.manifests)
 
 
-def placing(load: Load, options: InputOptions) -> Load:
+def with_places(load: Load, options: InputOptions) -> Load:
     """Return *load* with the places of its problems mapped as in `placed`."""
 
     def load_placed(config_map: Resource, secret: Resource | None) -> LoadedConfig:

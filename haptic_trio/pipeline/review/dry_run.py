@@ -112,7 +112,7 @@ class DryRuns:
             former, known = await self._parse(before)
             generation, found = await self._parse(after)
         if generation is None:
-            return DryRun(faults=(*faults, *blamed("parse", found, known or None, dry_run)))
+            return DryRun(faults=(*faults, *new_faults("parse", found, known or None, dry_run)))
         known_warnings = set(before.warnings)
         warnings = tuple(warning for warning in after.warnings if warning not in known_warnings)
         if former is None:
@@ -185,7 +185,7 @@ class DryRuns:
                 if was_fine or not await self._rejects(former, limit):
                     return tuple(Fault(phase="check", problem=one, subject=changed) for one in exc.problems), ""
                 return (), "HAProxy crashes on the present configuration, even without the change"
-            found = tuple(blamed("check", exc.problems, None if was_fine else (), dry_run))
+            found = tuple(new_faults("check", exc.problems, None if was_fine else (), dry_run))
             return found, "" if found else "HAProxy rejects the present configuration, even without the change"
         return (), ""
 
@@ -210,10 +210,10 @@ def new_rejections(before: Iterable[Rejection], after: Iterable[Rejection]) -> I
         )
 
 
-def blamed(
+def new_faults(
     phase: str, problems: Iterable[Problem], known: Iterable[Problem] | None, dry_run: DryRunRender
 ) -> Iterator[Fault]:
-    """Yield a fault for each of *problems* that the change causes.
+    """Yield a fault for each of *problems* that the changed object causes.
 
     These are problems in lines of changed fragments, and problems that are
     not among *known*, the problems without the change. *known* is None if

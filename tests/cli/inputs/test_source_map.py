@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from haptic_trio.cli.inputs.options import make_input
-from haptic_trio.cli.inputs.source_map import Block, find_block, placing
+from haptic_trio.cli.inputs.source_map import Block, find_block, with_places
 from haptic_trio.config.load import load_config
 from haptic_trio.config.yaml.errors import ConfigInvalidError
 from tests.cli.commands import invoke_cli, replace_in
@@ -101,7 +101,7 @@ def test_the_controller_reports_the_file_as_well(manifests: Path) -> None:
     config = manifests / "config.yaml"
     replace_in(config, "debounceInterval:", "debounceIntervall:")
     line = next(at for at, text in enumerate(config.read_text().splitlines(), 1) if "debounceIntervall" in text)
-    load = placing(load_config, make_input(manifests, None, "haptic-trio", "haptic-trio", None))
+    load = with_places(load_config, make_input(manifests, None, "haptic-trio", "haptic-trio", None))
 
     with pytest.raises(ConfigInvalidError) as caught:
         load(yaml.safe_load(config.read_text()), None)
