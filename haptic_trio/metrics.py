@@ -170,7 +170,9 @@ class Metrics:
             "http_fetch_duration_seconds", "Time of a fetch, including redirects and retries."
         )
         self.http_bytes = counter("http_received_bytes", "Bytes of fetched contents, decompressed.")
-        self.http_verdicts = counter("http_contents_judged", "Changed HTTP contents, by verdict.", "verdict")
+        self.http_content_validations = counter(
+            "http_content_validations", "Validated HTTP contents that had changed, by result.", "result"
+        )
         self.config_invalid = counter("config_invalid", "Changed configurations that were rejected.")
         self.events_lost = counter("events_lost", "Events that were lost because their buffer was full.")
         self.is_leader = gauge("leader_election_is_leader", "1 while this replica leads.")

@@ -48,7 +48,7 @@ class Connection:
             try:
                 event = await self._next_event()
             except h11.RemoteProtocolError as exc:
-                await self._refuse(exc.error_status_hint)
+                await self._reject(exc.error_status_hint)
                 return None
             if isinstance(event, h11.Request):
                 return event
@@ -106,7 +106,7 @@ class Connection:
             await self._wire.turns.take()
         return event
 
-    async def _refuse(self, status: int) -> None:
+    async def _reject(self, status: int) -> None:
         if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             headers = [("content-length", "0"), ("connection", "close")]
             await self.send(h11.Response(status_code=status, headers=headers), h11.EndOfMessage())

@@ -52,7 +52,7 @@ class ConsoleClient:
                     message = await self._receive()
                     if message.get("id") != self._asked:
                         continue
-                    if message["kind"] == "refused":
+                    if message["kind"] == "rejected":
                         raise ConsoleRejectedError(message["message"])
                     return message["value"]
 

@@ -179,7 +179,7 @@ class Expect(_Part, frozen=True):
     """What must come back, and who must have answered."""
 
     status: Annotated[int, msgspec.Meta(ge=0, le=599)] = 200
-    """The status; 0: HAProxy closes the connection or refuses the handshake."""
+    """The status; 0: HAProxy closes the connection or rejects the handshake."""
     headers: dict[str, str] = {}
     """Headers with their values."""
     absent_headers: list[str] = []

@@ -8,7 +8,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from haptic_trio.console.hosts import Hosts, misdirected
-from haptic_trio.console.stream import NOT_ALLOWED, REFUSED, Viewers
+from haptic_trio.console.stream import NOT_ALLOWED, UNAUTHORIZED, Viewers
 
 PAGE = "/console"
 STREAM = "/console/stream"
@@ -36,7 +36,7 @@ def make_routes(viewers: Viewers, hosts: Hosts) -> list[BaseRoute]:
     async def stream(socket: WebSocket) -> None:
         if not hosts.admit(socket):
             # Before it is accepted: the answer is 403.
-            await socket.close(REFUSED, NOT_ALLOWED)
+            await socket.close(UNAUTHORIZED, NOT_ALLOWED)
             return
         await viewers.serve(socket)
 

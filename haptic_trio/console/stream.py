@@ -4,7 +4,7 @@
     console  {"kind": "welcome", "protocol": 1, "version": "…", "now": {"clock": …, "unix": …}}
     viewer   {"ask": "tasks", "id": 1}                                   one answer
     console  {"kind": "answer", "id": 1, "topic": "tasks", "value": …}
-    console  {"kind": "refused", "id": 1, "message": "…"}                or an error
+    console  {"kind": "rejected", "id": 1, "message": "…"}               or an error
     viewer   {"follow": ["state", "events"], "interval": 1, "since": 0}  subscription
     console  {"kind": "state", "value": …}                               when it changed
     console  {"kind": "events", "value": […], "missed": 0}               new events
@@ -38,10 +38,10 @@ MOST_VIEWERS = 8
 SHORTEST_INTERVAL = 0.2
 LIVE_INTERVAL = 2.0
 """Seconds between two reads of live figures for one viewer, except for another request."""
-REFUSED, BUSY = 1008, 1013
+UNAUTHORIZED, BUSY = 1008, 1013
 """Close codes of the websocket."""
 NOT_ALLOWED = "not allowed"
-"""Close reason for `REFUSED`."""
+"""Close reason for `UNAUTHORIZED`."""
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -94,7 +94,7 @@ class Viewers:
         """Serve the viewer at *socket* until it disconnects, or until cancelled."""
         await socket.accept()
         if not is_same_origin(socket) or not await self._is_allowed(socket):
-            await socket.close(REFUSED, NOT_ALLOWED)
+            await socket.close(UNAUTHORIZED, NOT_ALLOWED)
             return
         if self.count >= MOST_VIEWERS:
             await socket.close(BUSY, "too many viewers")
@@ -159,7 +159,7 @@ class _Viewer:
         try:
             value = await self._value(request)
         except HapticError as exc:
-            await self._send({"kind": "refused", "id": request.id, "message": str(exc)})
+            await self._send({"kind": "rejected", "id": request.id, "message": str(exc)})
         else:
             await self._send({"kind": "answer", "id": request.id, "topic": request.ask, "value": value})
 

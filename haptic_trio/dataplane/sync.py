@@ -72,7 +72,7 @@ async def sync_endpoint(
             await endpoint.patch(split.effective, Plan(operations=split.operations))
             effective = split.effective
         except PatchRejectedError as exc:
-            reasons, must_reload = (f"patch refused: {exc}", *reasons), True
+            reasons, must_reload = (f"patch rejected: {exc}", *reasons), True
     if reasons and not (may_reload or must_reload):
         reasons, held = (), reasons
     if reasons:

@@ -115,7 +115,7 @@ def rejected(config_map: Resource, problems: Sequence[Problem], *, is_verdict: b
     first = str(problems[0]) if problems else "no reason given"
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     note = f"{first}{more}; the deployed configuration stays in use"
-    reason = "ConfigurationRefused" if is_verdict else "ConfigurationNotChecked"
+    reason = "ConfigurationRejected" if is_verdict else "ConfigurationNotChecked"
     return _notice(config_map, EventType.WARNING, reason, note, action="Deploy")
 
 
@@ -123,7 +123,7 @@ def _notice(resource: Resource, type_: EventType, reason: str, note: str, *, act
     return Notice(regarding=regarding_of(resource), type=type_, reason=reason, action=action, note=note)
 
 
-_OF_REJECTIONS: Final = {"Quarantined", "Released", "ConfigurationRefused", "ConfigurationNotChecked"}
+_OF_REJECTIONS: Final = {"Quarantined", "Released", "ConfigurationRejected", "ConfigurationNotChecked"}
 
 
 class EventWriter:

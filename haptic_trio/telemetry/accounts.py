@@ -31,7 +31,7 @@ PROBLEMS: Final = Family(
 KINDS = ("start", "reload", "runtime", "unchanged", "failed")
 """Kinds of successful deployments."""
 
-_CHANGES = frozenset({"added", "removed", "changed", "moved", "refused", "generation"})
+_CHANGES = frozenset({"added", "removed", "changed", "moved", "rejected", "generation"})
 
 
 class Accounts:
@@ -118,8 +118,8 @@ class Accounts:
     def _take_content(self, event: m.HttpFetched | m.HttpContentAccepted | m.HttpContentRejected) -> None:
         metrics = self._metrics
         if not isinstance(event, m.HttpFetched):
-            verdict = "accepted" if isinstance(event, m.HttpContentAccepted) else "refused"
-            metrics.http_verdicts.labels(verdict).inc()
+            result = "accepted" if isinstance(event, m.HttpContentAccepted) else "rejected"
+            metrics.http_content_validations.labels(result).inc()
             return
         metrics.http_fetches.labels(event.outcome).inc()
         metrics.http_fetch_seconds.observe(event.seconds)
@@ -191,7 +191,7 @@ class Accounts:
             case m.ConfigValidated():
                 metrics.validations.labels("valid").inc()
             case m.ValidationFailed():
-                metrics.validations.labels(f"refused by {event.phase}" if event.is_verdict else "undecided").inc()
+                metrics.validations.labels(f"rejected by {event.phase}" if event.is_verdict else "undecided").inc()
             case m.InstanceDeployed():
                 metrics.deployments.labels("ok" if event.result.changed else "unchanged").inc()
                 metrics.deployment_seconds.observe(event.result.seconds)

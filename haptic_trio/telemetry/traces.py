@@ -164,8 +164,8 @@ class Traces:
         seconds = getattr(event.phases, event.phase, 0.0)
         if event.phase == "render" and (cycle := self._open.get(event.correlation)) is not None:
             seconds = max(0.0, seconds - cycle.rendered)
-        self._add(event.correlation, Piece(name=name, began=now - seconds, ended=now, failure="refused"))
-        self._end(event.correlation, now, "failed", failure=f"refused in phase {event.phase}")
+        self._add(event.correlation, Piece(name=name, began=now - seconds, ended=now, failure="rejected"))
+        self._end(event.correlation, now, "failed", failure=f"rejected in phase {event.phase}")
 
     def _add(self, correlation: str, piece: Piece) -> None:
         self._sink.add(correlation, piece)

@@ -94,7 +94,7 @@ class TemplateChecker:
         except RecursionError:
             self._report(name, 1, "the template nests too deeply", "")
         except ValueError as error:
-            # Python refuses to convert numbers of thousands of digits, and Jinja lets that through.
+            # Python does not convert numbers of thousands of digits, and Jinja lets that through.
             self._report(name, 1, f"a literal cannot be read: {error}", "")
 
     def _compile(self, name: str, tree: nodes.Template) -> None:

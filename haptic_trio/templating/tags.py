@@ -23,7 +23,7 @@ EACH = "h_each"
 
 def internal_name(code: str, lineno: int) -> nodes.InternalName:
     """Return a node that compiles to the Python expression *code*."""
-    # Jinja refuses the constructor, so that extensions do not clash with each other; these names have a prefix.
+    # Jinja rejects the constructor, so that extensions do not clash with each other; these names have a prefix.
     node: nodes.InternalName = object.__new__(nodes.InternalName)
     nodes.Node.__init__(node, code, lineno=lineno)
     return node

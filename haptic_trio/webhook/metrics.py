@@ -2,7 +2,7 @@
 
 from haptic_trio.metrics import Families
 
-ALLOWED, REJECTED, UNCHECKED, FOREIGN, BAD = "allowed", "refused", "unchecked", "foreign", "bad_request"
+ALLOWED, REJECTED, UNCHECKED, FOREIGN, BAD = "allowed", "rejected", "unchecked", "foreign", "bad_request"
 OUTCOMES = (ALLOWED, REJECTED, UNCHECKED, FOREIGN, BAD)
 
 

@@ -70,7 +70,7 @@ def case(number: int, name: str, crt: bytes, key: bytes, *, refused: bool, more:
         name=name,
         objects=(naming(), tls_secret("bad", crt, key), *more),
         refused=(SECRET,) if refused else (),
-        warnings=("CertificateRefused",) if refused else warnings,
+        warnings=("CertificateRejected",) if refused else warnings,
     )
 
 

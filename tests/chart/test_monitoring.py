@@ -31,7 +31,7 @@ VALUES = {
     "reason": {"failed", "start timed out", "configuration changed"},
     "error": {"Expired"},
     "outcome": {"failed", UNCHECKED},
-    "verdict": {"accepted", "refused"},
+    "result": {"accepted", "rejected"},
 }
 """What labels are compared with, and what they can be."""
 

@@ -131,6 +131,6 @@ async def test_configuration_that_cannot_be_deployed_gets_an_event(
 
             (reported, *_) = await until(lambda: events_about(site, "ConfigMap", "haptic-trio"))
 
-            assert reported["reason"] == "ConfigurationRefused"
+            assert reported["reason"] == "ConfigurationRejected"
             assert "no-such-keyword" in reported["note"]
             assert await site.ask("web.test") == 200

@@ -244,7 +244,7 @@ async def test_a_repair_that_is_rejected_is_a_reason_to_reload() -> None:
         f"{STATE}app a 127.0.0.9 1 1 1 0 2\napp b 127.0.0.2 1 1 1 0 2\n", "# name\napp\n", refuses=True
     )
     report = await WorkerState("fake-1").repair(runtime, build_generation(HASHED), worker=1, capabilities=LTS)
-    assert report == DriftReport(found={"server": 1}, reasons=("repair refused: fake-1: no such server",))
+    assert report == DriftReport(found={"server": 1}, reasons=("repair rejected: fake-1: no such server",))
 
 
 async def test_an_answer_that_cannot_be_read_is_an_error_of_the_endpoint() -> None:

@@ -271,7 +271,7 @@ async def test_page_asks_for_a_token_and_reports_a_wrong_one(
         await page.open(f"{address}/console")
         # Shown by the script: without it nothing can be sent.
         await page.until("document.getElementById('login')?.hidden === false")
-        for given, element, expected in (("wrong", "refusal", "invalid"), (token, "headline", "Ready")):
+        for given, element, expected in (("wrong", "token-error", "invalid"), (token, "headline", "Ready")):
             await page.evaluate(f"document.getElementById('token').value = {given!r}")
             await page.evaluate("document.getElementById('login').requestSubmit()")
             await page.shows(element, expected)

@@ -178,7 +178,7 @@ async def test_credentials_are_sent_and_nowhere_to_be_seen(
     assert "haptic_http_contents 1.0" in metrics
     assert "haptic_http_oldest_content_age_seconds " in metrics
     assert 'haptic_http_fetches_total{outcome="failed"}' in metrics
-    assert 'haptic_http_contents_judged_total{verdict="refused"} 1.0' in metrics
+    assert 'haptic_http_content_validations_total{result="rejected"} 1.0' in metrics
     assert "/deny.txt?…" in out + err
     for text in (out, err, metrics, shown, repr(running.events.all(HttpFetched))):
         assert token not in text

@@ -84,7 +84,7 @@ def _patterns() -> list[tuple[str, str, str]]:
     who = why = ""
     for line in WHY.read_text().splitlines():
         if line.startswith("== "):
-            who, _, why = line.removeprefix("== refused only by ").partition(": ")
+            who, _, why = line.removeprefix("== rejected only by ").partition(": ")
         elif why:
             patterns.append((who, why, line))
     return patterns
@@ -115,7 +115,7 @@ def read_disagreements() -> dict[str, set[Disagreement]]:
     refused_by = reason = ""
     for line in DISAGREEMENTS.read_text().splitlines():
         if line.startswith("== "):
-            refused_by, _, reason = line.removeprefix("== refused only by ").partition(": ")
+            refused_by, _, reason = line.removeprefix("== rejected only by ").partition(": ")
         elif line:
             versions, _, name = line.partition(" | ")
             for version in versions.split():
@@ -184,7 +184,7 @@ def main(versions: Sequence[str]) -> None:
             found.setdefault(one, []).append(version)
     lines = []
     for refused_by, reason in _reasons({version: set(found) for version in VERSIONS}):
-        lines.append(f"== refused only by {refused_by}: {reason}")
+        lines.append(f"== rejected only by {refused_by}: {reason}")
         lines += sorted(
             f"{' '.join(owners)} | {one.name}" for one, owners in found.items() if one[:2] == (refused_by, reason)
         )

@@ -165,13 +165,15 @@ async def test_same_thing_again_is_counted_in_one_event(board: Board) -> None:
 
 async def test_a_rejected_configuration_is_reported_on_the_config_map(board: Board) -> None:
     board.reject()
-    await board.server.until(lambda: board.reasons() == ["ConfigurationRefused"])
+    await board.server.until(lambda: board.reasons() == ["ConfigurationRejected"])
 
     assert board.events[0]["regarding"]["kind"] == "ConfigMap"
     assert board.events[0]["note"] == "unknown keyword (and 1 more); the deployed configuration stays in use"
 
 
-@pytest.mark.parametrize(("is_verdict", "reason"), [(True, "ConfigurationRefused"), (False, "ConfigurationNotChecked")])
+@pytest.mark.parametrize(
+    ("is_verdict", "reason"), [(True, "ConfigurationRejected"), (False, "ConfigurationNotChecked")]
+)
 async def test_a_present_config_map_that_is_invalid_is_reported_on_it(
     board: Board, is_verdict: bool, reason: str
 ) -> None:

@@ -145,8 +145,8 @@ def test_rejection_ends_the_trace_at_its_phase(
     play(traces, [(10.0, triggered()), (11.0, rejection), (11.0, failed)])
 
     assert sink.spans[-1] == span
-    assert sink.pieces[-1][1].failure == "refused"
-    assert sink.ended == {"1-1": (11.0, "failed", f"refused in phase {phase}")}
+    assert sink.pieces[-1][1].failure == "rejected"
+    assert sink.ended == {"1-1": (11.0, "failed", f"rejected in phase {phase}")}
 
 
 def test_instance_that_fails_is_a_failed_part_without_its_message(traces: Traces, sink: MemorySink) -> None:

@@ -24,8 +24,8 @@ _HEAD = """\
 
 What a template may use beside the tags of [templates](../templates.md). Each name has its arguments as in Python; of a
 filter the value before the `|` is left out. *Data* is text that comes from objects: it becomes output only through an
-emitter, or where it cannot mean anything but itself. Emitters refuse what they cannot express: then the
-object is put aside.
+emitter, or where it cannot mean anything but itself. Emitters reject values that they cannot express: then the
+object is quarantined.
 """
 _JINJA: Final = "https://jinja.palletsprojects.com/en/stable/templates/"
 _STARS: Final = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}

@@ -72,7 +72,7 @@ def merge(known: Mapping[str, Mapping[str, set[str]]]) -> dict[str, dict[str, li
 
 
 _Probe = tuple[str, str, str, str]
-"""Group, entry, the text whose last line is the question, and the word that HAProxy would name when it refuses it."""
+"""Group, entry, the text whose last line is the question, and the word that HAProxy would name when it rejects it."""
 
 
 def _kind_probes() -> Iterator[_Probe]:
@@ -148,8 +148,8 @@ class _Prober:
             for message in (run.stdout + run.stderr).splitlines()
             if "[ALERT]" in message and re.search(rf":{line}\] ?:", message)
         ]
-        refused = re.compile(_REJECTED.replace("{}", re.escape(probe[3])), re.IGNORECASE)
-        return not any(refused.search(message) for message in said)
+        rejected = re.compile(_REJECTED.replace("{}", re.escape(probe[3])), re.IGNORECASE)
+        return not any(rejected.search(message) for message in said)
 
 
 def main(versions: Iterable[str]) -> None:

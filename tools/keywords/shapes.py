@@ -39,7 +39,7 @@ _FORMS: Final = (
     ("s", ("7000k", "7000000"), ("7s",)),
     ("n", ("7",), ("7s", "7k", "7m", "7ms", "7us")),
 )
-# What takes options in any number, or a list, although one more word of another kind is refused.
+# What takes options in any number, or a list, although one more word of another kind is rejected.
 _OPEN: Final = re.compile(
     r"(http|tcp)-check (comment|connect|expect|send|send-binary|send-lf|send-binary-lf)|filter .*|"
     r".* (capture|return|deny|tarpit|redirect|wait-for-body|silent-drop|set-bandwidth-limit|[a-z]+-headers-bin|do-log)|"

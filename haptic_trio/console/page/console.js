@@ -24,10 +24,10 @@ const stream = new Stream({
     showLogin(false);
     show();
   },
-  refused() {
+  rejected() {
     showStatus("Not connected");
     keepToken(null);
-    byId("refusal").textContent = "The token is invalid.";
+    byId("token-error").textContent = "The token is invalid.";
     showLogin(true);
     byId("token").focus();
   },
@@ -155,7 +155,7 @@ byId("hold").addEventListener("change", showActivity);
 byId("idle").addEventListener("change", showState);
 byId("login").addEventListener("submit", (event) => {
   event.preventDefault();
-  byId("refusal").textContent = "";
+  byId("token-error").textContent = "";
   stream.connect(byId("token").value.trim());
 });
 

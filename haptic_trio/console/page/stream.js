@@ -4,7 +4,7 @@ const RETRIES = 20;
 const PAUSE = 250;
 
 export class Stream {
-  // *on* has the functions `welcomed`, `refused`, `lost` (with the reason) and `message`.
+  // *on* has the functions `welcomed`, `rejected`, `lost` (with the reason) and `message`.
   constructor(on) {
     this.on = on;
     this.socket = null;
@@ -31,7 +31,7 @@ export class Stream {
     this.socket.addEventListener("close", (end) => {
       for (const { reject } of this.waiting.values()) reject(new Error("not connected"));
       this.waiting.clear();
-      if (!welcomed && end.code === 1008) this.on.refused();
+      if (!welcomed && end.code === 1008) this.on.rejected();
       else {
         this.on.lost(end.reason);
         setTimeout(() => this.connect(token), 1000);
@@ -83,7 +83,7 @@ export class Stream {
     const { resolve, reject } = this.waiting.get(message.id) ?? {};
     switch (message.kind) {
       case "answer": this.waiting.delete(message.id); resolve?.(message.value); break;
-      case "refused": this.waiting.delete(message.id); reject?.(new Error(message.message)); break;
+      case "rejected": this.waiting.delete(message.id); reject?.(new Error(message.message)); break;
       case "now": this.setMoment(message.value); break;
       default: this.on.message(message);
     }

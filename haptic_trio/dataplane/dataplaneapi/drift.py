@@ -55,5 +55,5 @@ class DriftRepair:
         try:
             await self._runtime.apply(operations, generation, present=observed.maps, paths=seen.paths)
         except PatchRejectedError as exc:
-            return DriftReport(found=found, reasons=(f"repair refused: {exc}",))
+            return DriftReport(found=found, reasons=(f"repair rejected: {exc}",))
         return DriftReport(found=found, operations=len(operations))

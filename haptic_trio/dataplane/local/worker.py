@@ -74,7 +74,7 @@ class WorkerState:
         try:
             removals = await runtime.apply(operations, worker=worker)
         except PatchRejectedError as exc:
-            return DriftReport(found=found, reasons=(f"repair refused: {exc}",))
+            return DriftReport(found=found, reasons=(f"repair rejected: {exc}",))
         noted = note_leftovers(removals, None, capabilities)
         self._leftovers = worker, (*self._left_in(worker), *noted)
         return DriftReport(found=found, operations=len(operations))

@@ -1,6 +1,6 @@
 """Placement rules of haproxy.cfg: section headers, first words, and the lines that each section allows.
 
-Only errors with which HAProxy refuses to start are reported, and only those
+Only errors with which HAProxy does not start are reported, and only those
 that depend on the line and its section alone. The keywords of lines inside
 `.if` are not checked, since HAProxy reads only one branch.
 """

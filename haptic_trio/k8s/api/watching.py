@@ -143,7 +143,7 @@ class KindWatch:
             except (InvalidError, ForbiddenError, ServerFailedError):
                 if self._version is not None:
                     raise
-                # Without the feature the server refuses the parameters, over an etcd that lacks what it needs it
+                # Without the feature the server rejects the parameters, over an etcd that lacks what it needs it
                 # fails, and a role may allow lists and no watches. If it is something else, the list will show it.
                 await self._list(served)
                 self._streaming.is_possible = False

@@ -100,7 +100,7 @@ async def _watch_one(
 def find_unwatched(directories: Sequence[str]) -> list[str]:
     """Return those of *directories* for which this process has no kernel watch; blocks.
 
-    The kernel refuses watches beyond `fs.inotify.max_user_watches`, without
+    The kernel allows no watches beyond `fs.inotify.max_user_watches`, without
     an error for directories below the first one. Empty if the first one seems
     unwatched, too: then the numbers of this file system are not comparable.
     """

@@ -26,7 +26,7 @@ def pem(value: Any, *more: Any, pair: bool = False) -> Emitted:
 
     Text between blocks is left out, and line ends become LF. A key that needs
     a passphrase is rejected, since HAProxy cannot ask for it; and so is what
-    cannot be read, or does not belong together, for which it would refuse the
+    cannot be read, or does not belong together, for which it would reject the
     whole configuration, one certificate at a time. So are keys that take HAProxy
     long to use: RSA of more than 8192 bits, DSA, and Diffie-Hellman parameters of
     more than 4096 bits; and beside a key, certificates that OpenSSL rejects at its

@@ -322,7 +322,7 @@ class Meter:
 def limited_range(*bounds: int) -> range:
     """`range` of at most `MAX_ITEMS` numbers."""
     numbers = range(*bounds)
-    # Slicing instead of len(), which overflows on what this is to refuse.
+    # Slicing instead of len(), which overflows on the numbers that this rejects.
     if numbers[MAX_ITEMS:]:
         raise LimitReachedError(f"range() of more than {MAX_ITEMS:,} numbers")
     return numbers

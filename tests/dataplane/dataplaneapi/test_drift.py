@@ -272,7 +272,7 @@ async def test_repair_that_is_rejected_is_a_reason_to_load() -> None:
         result = await sync_endpoint(endpoint, desired, verify=True)
 
     assert result.reloaded
-    assert "repair refused" in result.reasons[0]
+    assert "repair rejected" in result.reasons[0]
     assert runs(api, desired)
 
 

@@ -177,7 +177,7 @@ async def test_weights_that_an_older_api_ignores_are_left_to_a_reload() -> None:
         result = await sync_endpoint(endpoint, desired)
 
     assert result.reloaded
-    assert "patch refused" in result.reasons[0]
+    assert "patch rejected" in result.reasons[0]
     assert runs(api, desired)
 
 

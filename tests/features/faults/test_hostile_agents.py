@@ -76,13 +76,13 @@ ATTACKS: dict[str, tuple[dict[str, Answer], Callable[[WebSocket], Awaitable[None
     "more differences than a float can count": (_report(f'{{"found": {{"server": 1{"0" * 400}}}}}'), _wait),
     "a reason without words": (_report('{"reasons": [" "]}'), _wait),
     "a rejection of every generation": (
-        {"/v1/activate": partial(_json, '{"code": "configuration_refused", "message": "x"}', 422)},
+        {"/v1/activate": partial(_json, '{"code": "configuration_rejected", "message": "x"}', 422)},
         _wait,
     ),
     "addresses that it cannot bind": (
         {
             "/v1/activate": partial(
-                _json, f'{{"code": "configuration_refused", "message": "x", "unbound": [{_UNBOUND}]}}', 422
+                _json, f'{{"code": "configuration_rejected", "message": "x", "unbound": [{_UNBOUND}]}}', 422
             )
         },
         _wait,

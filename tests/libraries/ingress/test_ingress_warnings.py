@@ -203,7 +203,7 @@ def test_an_unusable_certificate_has_a_warning_for_each_ingress_that_names_it(
 
     assert site.warnings == [
         (
-            "Ingress default/web: CertificateRefused: spec.tls: the Secret default/tls cannot be used: "
+            "Ingress default/web: CertificateRejected: spec.tls: the Secret default/tls cannot be used: "
             f"pem: the private key is not that of the first certificate; {instead}"
         )
     ]
@@ -220,7 +220,7 @@ def test_a_certificate_that_becomes_unusable_has_a_warning_that_the_former_one_i
     site.put({**good, "data": {**good["data"], "tls.crt": "aGVsbG8="}})
     [said] = site.renderer.render_here(site.stores, Recall(produced)).warnings
 
-    assert said.reason == "CertificateRefused"
+    assert said.reason == "CertificateRejected"
     assert said.message.endswith("; its last good version is served")
 
 

@@ -33,7 +33,7 @@ WRITERS = 4
 Write = Callable[[], None]
 
 
-class RefusedWriteError(HapticError):
+class WriteRejectedError(HapticError):
     """The API server did not take an object; the message says why. Trying again helps if it was overloaded."""
 
 
@@ -166,7 +166,7 @@ class ApiServer:
         self.send("DELETE", f"{collection_path(kind, ref.namespace)}/{ref.name}", b"")
 
     def send(self, method: str, path: str, body: bytes) -> None:
-        """Send a request, and have the answer; raises RefusedWriteError."""
+        """Send a request, and have the answer; raises WriteRejectedError."""
         headers = {"Content-Type": "application/json"}
         if self._credentials.token:
             headers["Authorization"] = f"Bearer {self._credentials.token}"
@@ -181,10 +181,10 @@ class ApiServer:
                 self._mine.connection = None
                 # A server may close an idle connection at any time; it has then not seen the request.
                 if attempt:
-                    raise RefusedWriteError(f"{method} {path}: {exc!r}") from exc
+                    raise WriteRejectedError(f"{method} {path}: {exc!r}") from exc
                 continue
             if answer.status >= 300:
-                raise RefusedWriteError(f"{method} {path}: {answer.status} {text[:300].decode(errors='replace')}")
+                raise WriteRejectedError(f"{method} {path}: {answer.status} {text[:300].decode(errors='replace')}")
             return
 
     def _create_all(self, objects: Sequence[Resource]) -> None:
@@ -224,7 +224,7 @@ class KubeconfigColumn:
     """The API server of a kubeconfig, in a namespace that is created and deleted.
 
     *address* is where the backends listen; by default that which this
-    machine has towards the API server: a real one refuses endpoints on the
+    machine has towards the API server: a real one rejects endpoints on the
     loopback interface.
     """
 
