@@ -43,6 +43,7 @@ class CompiledTemplates:
             namespace_bytes=settings.max_namespace_bytes,
             backend_servers=settings.max_backend_servers,
             namespace_servers=settings.max_namespace_servers,
+            namespace_certificates=settings.max_namespace_certificate_lines,
             namespace_table_entries=settings.max_namespace_table_entries,
             namespace_rounds=settings.max_namespace_hash_rounds,
             total_rounds=settings.max_hash_rounds,

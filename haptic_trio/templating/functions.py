@@ -87,9 +87,13 @@ class FileFunctions:
         """Register a map file."""
         return _register(FileKind.MAP, name, content)
 
-    def cert(self, name: str, content: str) -> Emitted:
-        """Register a certificate bundle: `files.cert(name, data | pem)`."""
-        return _register(FileKind.CERT, name, content)
+    def cert(self, name: str, content: str, lines: int = 1) -> Emitted:
+        """Register a certificate bundle: `files.cert(name, data | pem)`. Call it for each line that refers to the file.
+
+        *lines*: how many lines that line counts as against
+        `templating.maxNamespaceCertificateLines`.
+        """
+        return _register(FileKind.CERT, name, content, lines)
 
     def crt_list(self, name: str, content: str) -> Emitted:
         """Register a crt-list."""
@@ -117,7 +121,7 @@ def _path(kind: FileKind, name: object) -> Emitted:
     return Emitted(f"{current_recorder().paths.directory(kind)}/{name}")
 
 
-def _register(kind: FileKind, name: str, content: str) -> Emitted:
+def _register(kind: FileKind, name: str, content: str, lines: int = 1) -> Emitted:
     path = _path(kind, name)
     if not isinstance(content, str):
         raise EmitError(f"the content of {path} is a {type(content).__name__}, not text")
@@ -132,6 +136,7 @@ def _register(kind: FileKind, name: str, content: str) -> Emitted:
         raise TemplateFaultError(
             f"an imported template registers the file {path}", "include the template, or import it with context"
         )
+    run.trace.costs.add_file(kind, content, lines)
     text = read_marks(content, run.origins) if trusted else RenderedText.of(content)
     known = run.find_file(str(path))
     if known is None:

@@ -15,6 +15,7 @@ from haptic_trio.templating.incremental.outputs import FragmentOutput
 from haptic_trio.templating.incremental.quarantined import Fallback, id_of_subject, is_turn_of, question_of
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.shares import question_of as question_of_room
+from haptic_trio.templating.values.costs import Costs
 from haptic_trio.templating.values.limits import LimitReachedError
 from haptic_trio.templating.values.marks import mark, strip_marks
 from haptic_trio.templating.values.paths import RenderedFile
@@ -118,7 +119,7 @@ def _call(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], st
     registered, depth = len(run.unit_files), len(subjects)
     outer_concerns, trace.concerns = trace.concerns, []
     outer_guards, trace.guards = trace.guards, set()
-    outer_rounds, trace.rounds = trace.rounds, 0
+    outer_costs, trace.costs = trace.costs, Costs(authorities=trace.costs.authorities)
     subjects.append(origin.subject)
     run.rendered += 1
     budget = run.switch_to_fragment(origin.fragment, origin.subject.namespace)
@@ -131,7 +132,9 @@ def _call(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], st
             origin.subject.resource_version,
             resource=resource,
             guards=frozenset(trace.guards),
-            rounds=trace.rounds,
+            rounds=trace.costs.rounds,
+            certificates=trace.costs.certificates,
+            authorities=trace.costs.authorities,
             is_secret=not run.secret_stores.isdisjoint(question[1] for question in trace.asked if len(question) > 1),
         )
         _check_limits(run, origin.key, made)
@@ -149,7 +152,7 @@ def _call(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], st
         run.leave_fragment(budget)
         concerns, trace.concerns = trace.concerns, outer_concerns
         guards, trace.guards = frozenset(trace.guards), outer_guards
-        trace.rounds = outer_rounds
+        trace.costs = outer_costs
     del subjects[depth:]
     return _Made(text, output, problem, concerns, guards)
 

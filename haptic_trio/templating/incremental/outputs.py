@@ -9,10 +9,12 @@ from typing import Any, Final
 import msgspec
 
 from haptic_trio.errors import Problem
+from haptic_trio.templating.values.costs import SYSTEM_AUTHORITIES, weight_of_tls_server
 from haptic_trio.templating.values.paths import RenderedFile
 from haptic_trio.templating.values.subjects import FragmentKey, size_of
 
 _TABLE: Final = re.compile(r"\n    stick-table [^\n]*?\bsize ([0-9]+)([kKmMgG]?)")
+_TLS_SERVER: Final = re.compile(r"\n    server [^\n]*? ssl(?![^ \n])([^\n]*)")
 _SHIFT: Final = {"": 0, "k": 10, "m": 20, "g": 30}
 
 
@@ -31,6 +33,10 @@ class FragmentOutput(msgspec.Struct, frozen=True):
     """Guards of access to it, as the template names them with `guarded`."""
     rounds: int = 0
     """Rounds of all its password hashes: HAProxy computes each whenever it reads a configuration."""
+    certificates: int = 0
+    """See `Costs.certificates`."""
+    authorities: int = 0
+    """See `Costs.authorities`."""
     is_secret: bool = False
     """It may contain data of a Secret: the fragment looked one up."""
 
@@ -45,8 +51,20 @@ class FragmentOutput(msgspec.Struct, frozen=True):
 
     @property
     def servers(self) -> int:
-        """Lines of servers: HAProxy keeps about 4 KiB for each, and more with more threads."""
-        return self.text.count("\n    server ")
+        """Lines of servers, for each of which HAProxy keeps 4 to 6 KiB; more with more threads.
+
+        A server with TLS counts as ten, or more with many CA certificates:
+        HAProxy makes a TLS context for each.
+        """
+        lines = self.text.count("\n    server ")
+        if " ssl" not in self.text:
+            return lines
+        return lines + sum(self._weight_of(line) - 1 for line in _TLS_SERVER.findall(self.text))
+
+    def _weight_of(self, options: str) -> int:
+        if " ca-file " not in options:
+            return weight_of_tls_server(0)
+        return weight_of_tls_server(SYSTEM_AUTHORITIES if " ca-file @system-ca" in options else self.authorities)
 
     @property
     def largest_backend(self) -> int:

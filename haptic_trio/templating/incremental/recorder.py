@@ -179,7 +179,7 @@ class Recorder(Meter):
 
     def add_rounds(self, rounds: int) -> None:
         """Record the password hash *rounds* of the current fragment; see `FragmentOutput.rounds`."""
-        self.trace.rounds += rounds
+        self.trace.costs.rounds += rounds
 
     def add_warning(self, warning: ObjectWarning) -> None:
         """Record a warning for the owner of an object."""

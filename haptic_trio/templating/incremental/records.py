@@ -16,6 +16,7 @@ from jinja2.runtime import Context
 from haptic_trio.chunked import Paged, Piece, Shelf
 from haptic_trio.templating.incremental.outputs import FragmentOutput
 from haptic_trio.templating.incremental.questions import Dependency
+from haptic_trio.templating.values.costs import Costs
 from haptic_trio.templating.values.paths import RenderedFile
 from haptic_trio.templating.values.subjects import (
     Concern,
@@ -64,8 +65,8 @@ class Trace:
     """Lookups and output of one rendering so far."""
 
     __slots__ = (
-        "asked", "attempts", "concerns", "files", "guards", "is_each", "is_volatile", "ordinals", "origins", "outputs",
-        "rejections", "rounds", "warnings",
+        "asked", "attempts", "concerns", "costs", "files", "guards", "is_each", "is_volatile", "ordinals", "origins",
+        "outputs", "rejections", "warnings",
     )  # fmt: skip
 
     def __init__(self, *, is_each: bool = False) -> None:
@@ -77,8 +78,8 @@ class Trace:
         """Warnings for the case that the current fragment is rejected."""
         self.guards: set[str] = set()
         """See `FragmentOutput.guards`; of the current fragment."""
-        self.rounds = 0
-        """See `FragmentOutput.rounds`; of the current fragment."""
+        self.costs = Costs()
+        """Of the current fragment."""
         self.files: dict[str, RenderedFile] = {}
         """Files that it registered first."""
         self.attempts = 0

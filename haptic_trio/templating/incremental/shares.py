@@ -40,7 +40,16 @@ class NamespaceShares:
                 attrgetter("servers"),
                 limits.namespace_servers,
                 f"has more than {limits.namespace_servers:,} servers",
-                "use fewer ports or endpoints in this namespace, or raise templating.maxNamespaceServers",
+                "use fewer ports or endpoints in this namespace, or TLS for fewer of them (a server with TLS counts as"
+                " ten or more), or raise templating.maxNamespaceServers",
+            ),
+            _Resource(
+                "certificates",
+                attrgetter("certificates"),
+                limits.namespace_certificates,
+                f"has more than {limits.namespace_certificates:,} certificate lines",
+                "use fewer certificates, listeners or CA certificates in this namespace, or raise"
+                " templating.maxNamespaceCertificateLines",
             ),
             _Resource(
                 "table entries",

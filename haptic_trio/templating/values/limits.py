@@ -5,9 +5,8 @@ while the render goes on. Template code outside of fragments has a budget of
 its own; reaching that one fails the render. What the engine itself does for
 each object has no limit, since it grows with the cluster.
 
-Python cannot interrupt one long C call, so nothing that a template can say
-may start one: operations that grow their input are bounded before they run,
-and everything that repeats looks at the clock.
+Python cannot interrupt one long C call, so no template may start one: operations
+that grow their input are bounded first, and repetitions look at the clock.
 """
 
 import re
@@ -61,7 +60,9 @@ class RenderLimits(msgspec.Struct, frozen=True):
     backend_servers: int = 20_000
     """Of one backend."""
     namespace_servers: int = 100_000
-    """In the outputs of all fragments of one namespace's objects."""
+    """In the outputs of all fragments of one namespace's objects; see `FragmentOutput.servers`."""
+    namespace_certificates: int = 10_000
+    """Certificate lines of all fragments of one namespace's objects; see `Costs.certificates`."""
     namespace_table_entries: int = 2_000_000
     """Of stick tables in the outputs of all fragments of one namespace's objects."""
     namespace_rounds: int = 2_000_000
@@ -361,9 +362,8 @@ def percent_format(meter: Meter, spec: str, values: Any) -> str:
         for width in match.groups():
             if width is not None and (width == "*" or len(width) > 4 or int(width) > MAX_FORMAT_WIDTH):
                 raise LimitReachedError(f"a format width above {MAX_FORMAT_WIDTH}")
-    parts: Iterable[Any] = (
-        values if isinstance(values, tuple) else values.values() if isinstance(values, Mapping) else (values,)
-    )
+    others = values.values() if isinstance(values, Mapping) else (values,)
+    parts: Iterable[Any] = values if isinstance(values, tuple) else others
     longest = max((len(part) for part in parts if isinstance(part, str)), default=0)
     meter.build(len(spec) * (longest + 1) if longest > _UNMETERED else 0)
     text: str = str(spec) % values

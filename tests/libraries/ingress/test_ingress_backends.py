@@ -1,10 +1,12 @@
 """A backend has the endpoints of its Service, up to a limit, and an unknown Service or port is answered with 503."""
 
+import base64
 import re
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
+import trustme
 from msgspec.structs import replace
 
 from haptic_trio.k8s.resource import Resource
@@ -19,6 +21,7 @@ from tests.support.traffic.servers import ask, serving
 pytestmark = pytest.mark.haproxy
 
 HOST = "a.example.com"
+WITH_ANNOTATIONS = ("base", "ssl", "ingress", "nginx-annotations")
 
 
 def servers(rendered: Rendered, backend: str) -> list[str]:
@@ -211,9 +214,11 @@ def many(name: str, namespace: str, ports: int, endpoints: int) -> list[Resource
     ]
 
 
-def render_limited(objects: Iterable[Resource], **limits: int) -> rendering.Rendered:
+def render_limited(
+    objects: Iterable[Resource], *, libraries: tuple[str, ...] = ("base", "ssl", "ingress"), **limits: int
+) -> rendering.Rendered:
     """Return the render of *objects*, each of them or none of it, with *limits*."""
-    config = library_config("base", "ssl", "ingress")
+    config = library_config(*libraries)
     config = replace(config, templating=replace(config.templating, **limits))
     stores = make_stores(config)
     for one in objects:
@@ -231,6 +236,49 @@ def test_the_servers_of_a_namespace_are_limited() -> None:
         "Service attacker/c": "the output of all objects of the namespace attacker has more than 120 servers"
     }
     assert rendered.text.count("    server ") == 200
+
+
+def secured(name: str, endpoints: int, ca: str = "") -> list[Resource]:
+    """Return an Ingress whose backend has *endpoints* with TLS, verified by the Secret *ca* if it is given."""
+    annotations = {"nginx.ingress.kubernetes.io/backend-protocol": "HTTPS"}
+    if ca:
+        annotations |= {
+            "nginx.ingress.kubernetes.io/proxy-ssl-secret": ca,
+            "nginx.ingress.kubernetes.io/proxy-ssl-verify": "on",
+            "nginx.ingress.kubernetes.io/proxy-ssl-name": "app.test",
+        }
+    web, *rest = many(name, "attacker", 1, endpoints)
+    return [ingress(name, *web["spec"]["rules"], namespace="attacker", annotations=annotations), *rest]
+
+
+def test_a_server_with_tls_counts_as_ten() -> None:
+    plain = many("web", "victim", 1, 50)
+    attacker = [one for name in "abc" for one in secured(name, 5)]
+    rendered = render_limited([*attacker, *plain], libraries=WITH_ANNOTATIONS, max_namespace_servers=100)
+
+    assert {str(rejection.subject): rejection.problem.message for rejection in rendered.rejections} == {
+        "Ingress attacker/c": "the output of all objects of the namespace attacker has more than 100 servers"
+    }
+    assert "TLS" in rendered.rejections[0].problem.hint
+    assert rendered.text.count("    server ") == 60
+
+
+def test_a_server_with_tls_counts_as_more_if_it_has_very_many_authorities() -> None:
+    bundle = "".join(trustme.CA().cert_pem.bytes().decode() for _ in range(100))
+    data = {"ca.crt": base64.b64encode(bundle.encode()).decode()}
+    authorities = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "ca", "namespace": "attacker"},
+        "data": data,
+    }
+    objects = [*secured("a", 5, "ca"), authorities]
+
+    fitting = render_limited(objects, libraries=WITH_ANNOTATIONS, max_namespace_servers=130)
+    rejected = render_limited(objects, libraries=WITH_ANNOTATIONS, max_namespace_servers=129)
+
+    assert fitting.rejections == ()
+    assert [str(rejection.subject) for rejection in rejected.rejections] == ["Ingress attacker/a"]
 
 
 def test_the_servers_of_a_backend_are_limited() -> None:
