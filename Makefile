@@ -128,7 +128,7 @@ release-check: site  ## build a release in dist/ and verify it; publishes nothin
 lint: $(STAMP)  ## formatter, linters, types, import contracts
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
-	@$(BIN)/flake8-async --disable $(ASYNC_OFF) $$(git grep -lwE --untracked 'async|trio' -- '*.py')
+	@$(BIN)/python -m tools.async_lint --disable $(ASYNC_OFF)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
