@@ -35,13 +35,13 @@ demo: $(STAMP)  ## run the demo: real HAProxy over a directory of manifests (ARG
 test-unit: $(STAMP)  ## run the fast tests that start no process, in parallel, with few examples of each property (ARGS goes to pytest)
 	@HYPOTHESIS_PROFILE=unit $(BIN)/python -m pytest -n $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)) --no-processes -m "not slow and not process and not haproxy and not cluster and not crash and not chaos and not soak" $(ARGS)
 
-# Of pyenv, PATH has a script for each name, which says what is wrong where the version is not chosen.
-test-pythons:  ## run test-unit on PYTHONS="3.12 3.13", those that PATH has, each in a .venv-VERSION (with pyenv: PYENV_VERSION=3.12.1:3.13.0)
+# Each Python has an environment of its own.
+test-pythons:  ## run test-unit on PYTHONS="3.12 3.13", those of PATH or pyenv (HAPTIC_REQUIRE_PYTHONS=1: fail where one is absent)
 	@failed=; for version in $(PYTHONS); do \
-	  if reason=$$(python$$version --version 2>&1); then \
-	    echo "$$reason"; $(MAKE) --no-print-directory test-unit VENV=.venv-$$version PYTHON=python$$version || failed="$$failed $$version"; \
-	  elif [ "$$CI" = true ] || [ "$$HAPTIC_REQUIRE_PYTHONS" = 1 ]; then echo "$$reason"; failed="$$failed $$version"; \
-	  else echo "Python $$version skipped: $$reason"; fi; \
+	  if python=$$(.ci/find-python $$version 2>&1); then \
+	    echo "Python $$version"; $(MAKE) --no-print-directory test-unit VENV=.venv-$$version PYTHON="$$python" || failed="$$failed $$version"; \
+	  elif [ "$$CI" = true ] || [ "$$HAPTIC_REQUIRE_PYTHONS" = 1 ]; then echo "$$python"; failed="$$failed $$version"; \
+	  else echo "Python $$version skipped: $$python"; fi; \
 	done; \
 	[ -z "$$failed" ] || { echo "failed on$$failed"; exit 1; }
 
