@@ -97,6 +97,11 @@ class _Assignment(NamedTuple):
     end: int
 
 
+def is_secret_name(name: str) -> bool:
+    """Whether the value of a field with this *name* may be a credential."""
+    return _SECRET_NAME.search(name) is not None
+
+
 def without_credentials(source: str) -> str:
     """Return the template *source* with `…` in place of what may be a credential; lines stay where they are.
 

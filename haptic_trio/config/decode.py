@@ -21,13 +21,12 @@ from haptic_trio.config.yaml.document import (
     MAP_TAG,
     SEQ_TAG,
     Document,
-    item_path,
-    key_path,
     pairs_of,
     parse_document,
 )
 from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
+from haptic_trio.yaml.paths import item_path, key_path
 from haptic_trio.yaml.scalars import UnreadableScalarError, describe_node, read_scalar, shorten, tag_of
 
 T = TypeVar("T")

@@ -12,9 +12,10 @@ from yaml.nodes import MappingNode, Node, ScalarNode
 from haptic_trio.config.decode import UNKNOWN_FIELD, Decoded, decode_document, nearest_hint
 from haptic_trio.config.model import Config, Snippet, Template, ValidationTest, WatchedResource
 from haptic_trio.config.settings import Setting, check_defaults, flat_settings
-from haptic_trio.config.yaml.document import STR_TAG, Document, enclosing_paths, key_path, parse_document
+from haptic_trio.config.yaml.document import STR_TAG, Document, enclosing_paths, parse_document
 from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
+from haptic_trio.yaml.paths import key_path
 
 _TEMPLATE_GROUPS = ("templateSnippets", "maps", "files", "sslCertificates", "crtLists")
 _USERS_FIELDS = frozenset(field.encode_name for field in msgspec.structs.fields(Config))

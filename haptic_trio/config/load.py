@@ -12,9 +12,10 @@ from haptic_trio.config.decode import Decoded, decode_document
 from haptic_trio.config.libraries import LibraryDoc, merge, read_library
 from haptic_trio.config.model import Config
 from haptic_trio.config.settings import flat_settings
-from haptic_trio.config.yaml.document import enclosing_paths, item_path, parse_document
+from haptic_trio.config.yaml.document import enclosing_paths, parse_document
 from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
+from haptic_trio.yaml.paths import item_path
 
 CONFIG_KEY = "config"
 """Key of the ConfigMap's `data` that holds the configuration."""

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
-from haptic_trio.config.yaml.document import item_path, key_path
 from haptic_trio.errors import Problem
 from haptic_trio.gateway.listeners.port_rules import port_range
 from haptic_trio.templating.filters.emit import EmitError
 from haptic_trio.templating.filters.emitters import address, duration, header_name, header_token, name, port, size
 from haptic_trio.templating.filters.values import host_and_port, network
+from haptic_trio.yaml.paths import item_path, key_path
 from haptic_trio.yaml.scalars import shorten
 
 _ALIKE: Final = 0.8

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from haptic_trio.config.model import Config, Snippet, Template
-from haptic_trio.config.yaml.document import key_path
 from haptic_trio.haproxy.model import FileKind
+from haptic_trio.yaml.paths import key_path
 
 MAIN_TEMPLATE = "haproxy.cfg"
 """Name of the template that becomes the HAProxy configuration, whatever file it is deployed to."""

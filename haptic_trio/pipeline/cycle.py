@@ -22,7 +22,7 @@ from haptic_trio.messages import (
     RenderDiffered,
 )
 from haptic_trio.pipeline.content_trial import ContentTrial
-from haptic_trio.pipeline.field_paths import find_fields
+from haptic_trio.pipeline.field_paths import name_fields
 from haptic_trio.pipeline.heavy_changes import HeavyChanges
 from haptic_trio.pipeline.rejection.errors import CrashedError, RejectedError, TimedOutError, UndecidedError
 from haptic_trio.pipeline.rejection.failure_search import FailureSearch
@@ -257,8 +257,8 @@ class Pipeline:
             exc.contents = rendered.contents
             raise
         finally:
-            find_fields = partial(self._find_fields, trio.current_time() + _FIELD_SEARCH_LIMIT)
-            report_changes(self._events, self._quarantine, rendered, correlation, find_fields)
+            with_fields = partial(self._name_fields, trio.current_time() + _FIELD_SEARCH_LIMIT)
+            report_changes(self._events, self._quarantine, rendered, correlation, with_fields)
         self._quarantine.prepare(rendered.serial)
         message = ConfigPrepared(
             correlation=correlation, reason=reason, generation=generation, phases=Phases(**times), started=started
@@ -356,13 +356,13 @@ class Pipeline:
                 await self._render()
             return await self._validator.parse(variant), variant
 
-    def _find_fields(self, until: float, ref: ResourceRef, message: str) -> tuple[str, ...]:
+    def _name_fields(self, until: float, ref: ResourceRef, problem: Problem) -> Problem:
         if trio.current_time() > until:
-            return ()
+            return problem
         # Objects of on-demand stores would have to be fetched.
         known = (store.by_ref(ref) for store in self._stores.values())
         resource = next((found for found in known if type(found) is dict), None)
-        return find_fields(resource, message)
+        return name_fields(resource, problem)
 
 
 def _no_times() -> dict[str, float]:

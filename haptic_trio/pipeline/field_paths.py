@@ -1,29 +1,31 @@
 """Fields of an object that caused a rejection.
 
 A rejection names an emitter or a rule, never the value, which may come from a
-Secret. The search passes each text of the object to the same emitter: a field
+Secret. If the value is a text of the object, its path is known already.
+Otherwise the search passes each text of the object to the same emitter: a field
 is at fault if the emitter rejects it with the same message.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from haptic_trio.config.yaml.document import item_path, key_path
+import msgspec
+
+from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
+from haptic_trio.redaction import is_secret_name
 from haptic_trio.templating.filters.emit import EmitError
 from haptic_trio.templating.filters.emitters import EMITTERS
 from haptic_trio.templating.filters.values import VALUES
+from haptic_trio.templating.values.object_texts import MOST_CHARACTERS, MOST_FIELDS, MOST_TEXTS, text_at, texts_of
 
-MOST_FIELDS: Final = 3
-"""If more fields have the same fault, the message is ambiguous, and no field is named."""
-MOST_TEXTS: Final = 2_000
-LONGEST_TEXT: Final = 4_096
-"""Characters; longer texts are skipped."""
-_MOST_CHARACTERS: Final = 100_000
-_DEEPEST: Final = 32
 _SECRET: Final = "Secret"  # noqa: S105  a kind of object
-_NOT_WRITTEN: Final = frozenset({"managedFields", "kubectl.kubernetes.io/last-applied-configuration"})
-_IDENTITY: Final = frozenset({"name", "namespace", "uid", "resourceVersion", "creationTimestamp"})
+_LONGEST_SHOWN: Final = 80
+"""Characters of a value in a message."""
+_WHOLE: Final = frozenset({"pem", "b64decode"})
+"""Emitters of whole files, whose messages name no single text."""
+_FIRST_WORD: Final = re.compile(r"[a-z0-9-]{3,}(?= )").match
 _PATH_RULE: Final = "a path must begin with /"
 """Prefix of the messages of path rules in libraries."""
 
@@ -32,6 +34,27 @@ _SERVICE_RULE: Final = "a backend must name a service"
 
 Rejects = Callable[[str, str, str], bool]
 """Whether the rule rejects a text; called with path, last key and text."""
+
+
+def name_fields(resource: Resource | None, problem: Problem) -> Problem:
+    """Return *problem* with the path of the field of *resource* at fault, and its value unless it may be secret."""
+    fields = tuple(problem.path.split(", ")) if problem.path else find_fields(resource, problem.message)
+    if not fields:
+        return problem
+    message = without_emitter(problem.message)
+    shown = _shown_value(resource, fields[0])
+    if shown:
+        message = message.replace("the value ", f"{shown} ", 1)
+    return msgspec.structs.replace(problem, path=", ".join(fields), message=message)
+
+
+def _shown_value(resource: Resource | None, path: str) -> str:
+    if not resource or resource.get("kind") == _SECRET or is_secret_name(path):
+        return ""
+    text = text_at(resource, path)
+    if not text or not text.isprintable():
+        return ""
+    return f'"{text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "…"}"'
 
 
 def find_fields(resource: Resource | None, message: str) -> tuple[str, ...]:
@@ -44,9 +67,9 @@ def find_fields(resource: Resource | None, message: str) -> tuple[str, ...]:
         return ()
     found: dict[str, None] = {}
     searched = 0
-    for number, (path, key, text) in enumerate(_texts_of(resource)):
+    for number, (path, key, text) in enumerate(_texts_and_items(resource)):
         searched += len(text)
-        if number >= MOST_TEXTS or searched > _MOST_CHARACTERS:
+        if number >= MOST_TEXTS or searched > MOST_CHARACTERS:
             # The field at fault may be in the rest.
             return ()
         if path not in found and rejects(path, key, text):
@@ -59,7 +82,14 @@ def find_fields(resource: Resource | None, message: str) -> tuple[str, ...]:
 def without_emitter(message: str) -> str:
     """Return *message* without its prefix, the name of the emitter, which owners of objects do not know."""
     name, _, rest = message.partition(": ")
-    return rest if rest and (name in EMITTERS or name in VALUES) else message
+    return rest if rest and (name in EMITTERS or name in VALUES or name in _WHOLE) else message
+
+
+def _texts_and_items(resource: Resource) -> Iterator[tuple[str, str, str]]:
+    for path, key, text in texts_of(resource):
+        yield path, key, text
+        # Some annotations are lists whose items are emitted separately.
+        yield from ((path, key, item.strip()) for item in text.split(",") if item is not text)
 
 
 def _rule_of(message: str) -> Rejects | None:
@@ -72,6 +102,9 @@ def _rule_of(message: str) -> Rejects | None:
         return lambda path, key, text: (key == "path" or path.endswith(".path.value")) and _is_ambiguous(text)
     if message.startswith(_SERVICE_RULE):
         return lambda path, _key, _text: path.endswith("ackend.resource.kind")
+    if match := _FIRST_WORD(message):
+        # Libraries begin with the name of the annotation, without its prefix.
+        return lambda path, key, _text: path.startswith("metadata.annotations") and key.endswith(f"/{match[0]}")
     return None
 
 
@@ -95,28 +128,3 @@ def _is_ambiguous(path: str) -> bool:
         or any(element in {".", ".."} for element in elements)
         or "" in elements[:-1]
     )
-
-
-def _texts_of(resource: Resource) -> Iterator[tuple[str, str, str]]:
-    """Yield path, last key and value of each text in *resource*, except those that the API server sets."""
-    metadata = resource.get("metadata") or {}
-    written = {key: value for key, value in metadata.items() if key not in _IDENTITY}
-    rest = {key: value for key, value in resource.items() if key not in {"apiVersion", "kind", "metadata", "status"}}
-    yield from _walk({**rest, "metadata": written}, "", "", 0)
-
-
-def _walk(value: Any, path: str, key: str, depth: int) -> Iterator[tuple[str, str, str]]:
-    if isinstance(value, str):
-        if len(value) <= LONGEST_TEXT:
-            yield path, key, value
-            # Some annotations are lists whose items are emitted separately.
-            yield from ((path, key, item.strip()) for item in value.split(",") if item is not value)
-    elif depth >= _DEEPEST:
-        return
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            if name not in _NOT_WRITTEN:
-                yield from _walk(inner, key_path(path, name), name, depth + 1)
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _walk(inner, item_path(path, index), key, depth + 1)

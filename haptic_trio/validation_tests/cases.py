@@ -8,12 +8,12 @@ import msgspec
 from haptic_trio.config.assertions import Assertion, Behaviour, Equals, HaproxyValid, type_of
 from haptic_trio.config.model import ValidationTest
 from haptic_trio.config.suites import Suite
-from haptic_trio.config.yaml.document import item_path, key_path
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.validation_tests.assertion_titles import title_of
 from haptic_trio.validation_tests.rendering import CaseRenderer, RenderedTest
 from haptic_trio.validation_tests.results import CaseResult, Checked, Verdict
 from haptic_trio.validation_tests.static import Fault, check, describe_problems
+from haptic_trio.yaml.paths import item_path, key_path
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,6 @@ import trio
 from haptic_trio.config.assertions import HaproxyValid
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.config.suites import Suite
-from haptic_trio.config.yaml.document import key_path
 from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
@@ -25,6 +24,7 @@ from haptic_trio.validation_tests.rendering import CaseRenderer
 from haptic_trio.validation_tests.results import Checked, problems_of
 from haptic_trio.validation_tests.runner import check_with
 from haptic_trio.validation_tests.static import Fault
+from haptic_trio.yaml.paths import key_path
 
 TIME_LIMIT: Final = 30.0
 """Seconds for all tests of a configuration."""

@@ -14,7 +14,7 @@ import trio
 
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.logs import get_logger
-from haptic_trio.pipeline.field_paths import find_fields
+from haptic_trio.pipeline.field_paths import name_fields
 from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.review.dry_run import DryRun
 from haptic_trio.pipeline.review.dry_run_object import DryRunError, Replacements
@@ -139,7 +139,7 @@ class Admission:
 def _judge(request: Request, present: Present, found: DryRun) -> Answer:
     """Return the answer for *found*; runs in a worker thread."""
     clean = _cleaner(request, present)
-    return judge(request.ref, request.operation, found, clean, partial(find_fields, request.object))
+    return judge(request.ref, request.operation, found, clean, partial(name_fields, request.object))
 
 
 @contextmanager

@@ -5,8 +5,8 @@ from functools import partial
 from itertools import islice
 from typing import TypeAlias
 
+from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import ResourceRef
-from haptic_trio.pipeline.field_paths import without_emitter
 from haptic_trio.pipeline.review.dry_run import DryRun, Fault
 from haptic_trio.templating.values.subjects import Subject
 from haptic_trio.webhook.review import MOST_WARNINGS, Answer
@@ -15,8 +15,8 @@ MOST_FAULTS = 10
 _CONFIG = "haproxy.cfg"
 _AS_BEFORE = "rejected already before this change: "
 
-Place: TypeAlias = Callable[[str], tuple[str, ...]]
-"""Returns the paths of the fields that a message is about."""
+NameFields: TypeAlias = Callable[[Problem], Problem]
+"""Returns a problem of the reviewed object with the paths of the fields at fault."""
 
 
 def judge(
@@ -24,7 +24,7 @@ def judge(
     operation: str,
     found: DryRun,
     clean: Callable[[str], str],
-    find_fields: Place = lambda _message: (),
+    name_fields: NameFields = lambda problem: problem,
 ) -> Answer:
     """Return the answer for a change of *ref*; *clean* redacts secrets in a text.
 
@@ -33,7 +33,7 @@ def judge(
     it breaks, and problems that exist already, become warnings. A deletion is
     always allowed.
     """
-    sentence = partial(_sentence, ref=ref, clean=clean, find_fields=find_fields)
+    sentence = partial(_sentence, ref=ref, clean=clean, name_fields=name_fields)
     own = [fault for fault in found.faults if not fault.is_known and _concerns(fault, ref)]
     # One change can lead to any number of texts, and redaction costs time: only those that are shown are redacted.
     warnings = [
@@ -77,15 +77,15 @@ def _message(ref: ResourceRef, faults: Sequence[Fault], sentence: Callable[[Faul
     return "\n".join([f"{ref} cannot be served:", *(f"- {line}" for line in lines)])
 
 
-def _sentence(fault: Fault, *, ref: ResourceRef, clean: Callable[[str], str], find_fields: Place) -> str:
+def _sentence(fault: Fault, *, ref: ResourceRef, clean: Callable[[str], str], name_fields: NameFields) -> str:
     problem = fault.problem
     if fault.subject is not None and ref.namespace and fault.subject.namespace != ref.namespace:
         # The reason quotes the object, which the author of this one may not be allowed to read.
         return f"{fault.subject} could no longer be served"
-    text = clean(problem.message)
     is_own = fault.subject is not None and _is_same(fault.subject, ref)
-    if is_own and fault.phase == "render" and (fields := find_fields(problem.message)):
-        text = f"{clean(', '.join(fields))}: {without_emitter(text)}"
+    if is_own and fault.phase == "render":
+        problem = name_fields(problem)
+    text = clean(f"{problem.path}: {problem.message}" if problem.path else problem.message)
     if fault.phase != "render" and problem.line:
         text = f"{text} (line {problem.line} of the resulting {problem.source or _CONFIG})"
     if fault.phase == "render" and problem.hint:

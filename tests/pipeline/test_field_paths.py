@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.pipeline.field_paths import MOST_TEXTS, find_fields, without_emitter
+from haptic_trio.errors import Problem
+from haptic_trio.pipeline.field_paths import find_fields, name_fields, without_emitter
 from haptic_trio.templating.filters.emit import EmitError
 from haptic_trio.templating.filters.emitters import EMITTERS
+from haptic_trio.templating.values.object_texts import MOST_TEXTS
 from tests.webhook.builders import web
 
 PATH_RULE = "a path must begin with / and must not have an empty, . or .. element or an encoded slash"
@@ -132,3 +134,31 @@ def test_any_object_and_message_give_a_few_fields_or_none(spec: dict[str, Any], 
 def test_name_of_the_emitter_is_not_reported() -> None:
     assert without_emitter("url_path: the value is empty") == "the value is empty"
     assert without_emitter("the Service has: nothing") == "the Service has: nothing"
+    assert without_emitter("pem: a key is encrypted") == "a key is encrypted"
+
+
+def test_problem_names_the_field_and_its_value() -> None:
+    problem = Problem(message="seconds: the value is not a duration", path='metadata.annotations["x/timeout"]')
+    resource = web(annotations={"x/timeout": "5y"})
+
+    assert name_fields(resource, problem).message == '"5y" is not a duration'
+
+
+def test_value_of_a_secret_or_of_a_field_with_a_secret_is_not_shown() -> None:
+    secret = {"kind": "Secret", "metadata": {"name": "s"}, "data": {"tls.crt": "YWJj"}}
+    annotated = web(annotations={"x/api-token": "a b"})
+
+    of_secret = name_fields(secret, Problem(message="pem: the value is bad", path='data["tls.crt"]'))
+    of_annotation = name_fields(
+        annotated, Problem(message="word: the value is bad", path='metadata.annotations["x/api-token"]')
+    )
+
+    assert (of_secret.message, of_annotation.message) == ("the value is bad", "the value is bad")
+
+
+def test_annotation_that_a_library_names_without_its_prefix_is_found() -> None:
+    resource = web(annotations={"nginx.ingress.kubernetes.io/auth-type": "x", "auth-type": "y"})
+
+    assert find_fields(resource, "auth-type must be basic, digest") == (
+        'metadata.annotations["nginx.ingress.kubernetes.io/auth-type"]',
+    )

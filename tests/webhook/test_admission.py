@@ -205,5 +205,5 @@ async def test_field_that_is_rejected_is_named_and_nothing_of_a_secret() -> None
     named = await rig.admission.review(request_of(broken))
     unnamed = await rig.admission.review(request_of({**secret, "apiVersion": "v1"}))
 
-    assert "spec.defaultBackend.path: the value contains a space at character 3" in named.message
+    assert 'spec.defaultBackend.path: "/a b" contains a space at character 3' in named.message
     assert "stringData" not in unnamed.message

@@ -1,8 +1,12 @@
 """A verdict rejects an object only for faults that the object causes, and names them."""
 
+from functools import partial
+
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.pipeline.review.dry_run import DryRun
 from haptic_trio.templating.values.subjects import ObjectWarning, Subject
@@ -147,7 +151,7 @@ def test_every_text_of_a_fault_is_cleaned() -> None:
 def test_field_of_the_object_is_named_and_of_no_other_object() -> None:
     found = DryRun(faults=(fault("url_path: no"), fault("url_path: no", "Service", "shop")))
 
-    given = judge(REF, "CREATE", found, str, lambda _message: ("spec.path",))
+    given = judge(REF, "CREATE", found, str, partial(msgspec.structs.replace, path="spec.path", message="no"))
 
     assert "- spec.path: no\n" in given.message
     assert given.message.endswith("Service default/shop could no longer be served: url_path: no")
@@ -156,9 +160,9 @@ def test_field_of_the_object_is_named_and_of_no_other_object() -> None:
 def test_fields_are_searched_only_for_reported_faults() -> None:
     asked: list[str] = []
 
-    def find(message: str) -> tuple[str, ...]:
-        asked.append(message)
-        return ()
+    def find(problem: Problem) -> Problem:
+        asked.append(problem.message)
+        return problem
 
     given = judge(REF, "CREATE", DryRun(faults=tuple(fault(f"no {n}") for n in range(1000))), str, find)
 

@@ -12,13 +12,13 @@ from haptic_trio.config.checks.selectors import check_field_selector, check_labe
 from haptic_trio.config.checks.validation_tests import check_tests
 from haptic_trio.config.model import Config, WatchedResource
 from haptic_trio.config.templates import MAIN_TEMPLATE, template_set
-from haptic_trio.config.yaml.document import item_path, key_path
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.ingress.served import COMPUTED_KEYS
 from haptic_trio.jsonpath import JSONPathError, compile_path, remove_path
 from haptic_trio.templating.engine import Engine
 from haptic_trio.templating.functions import GLOBALS
 from haptic_trio.templating.values.paths import is_safe_name
+from haptic_trio.yaml.paths import item_path, key_path
 
 _DNS_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _DNS_NAME = re.compile(rf"{_DNS_LABEL.pattern}(?:\.{_DNS_LABEL.pattern})*")

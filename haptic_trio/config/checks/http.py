@@ -6,8 +6,8 @@ from ipaddress import ip_network
 from urllib.parse import urlsplit
 
 from haptic_trio.config.model import HttpConfig, HttpResource
-from haptic_trio.config.yaml.document import item_path
 from haptic_trio.errors import Problem
+from haptic_trio.yaml.paths import item_path
 
 _HOST_PATTERN = re.compile(r"[A-Za-z0-9.*?:_-]{1,253}")
 

@@ -9,8 +9,8 @@ from typing import Final
 
 from haptic_trio.config.model import Config
 from haptic_trio.config.templates import template_set
-from haptic_trio.config.yaml.document import key_path
 from haptic_trio.errors import Problem
+from haptic_trio.yaml.paths import key_path
 
 _PATTERN: Final = re.compile(r"""(?:include_snippets\s+|\bsnippets\(\s*)["']([^"']+)["']""")
 _QUOTED: Final = re.compile(r"""["']([^"'\n]+)["']""")

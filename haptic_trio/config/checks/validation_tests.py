@@ -21,9 +21,9 @@ from haptic_trio.config.checks.http import check_http_resources
 from haptic_trio.config.decode import nearest_hint
 from haptic_trio.config.model import ValidationTest, WatchedResource
 from haptic_trio.config.templates import MAIN_TEMPLATE
-from haptic_trio.config.yaml.document import item_path, key_path
 from haptic_trio.errors import Problem
 from haptic_trio.jsonpath import JSONPathError, compile_path
+from haptic_trio.yaml.paths import item_path, key_path
 
 MAX_REPEAT: Final = 20_000
 """Objects that one fixture may stand for."""

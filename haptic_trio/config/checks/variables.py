@@ -6,8 +6,8 @@ from typing import Any
 from haptic_trio.config.model import Config, ValidationTest
 from haptic_trio.config.settings import Setting, check_values
 from haptic_trio.config.templates import template_set
-from haptic_trio.config.yaml.document import key_path
 from haptic_trio.errors import Problem
+from haptic_trio.yaml.paths import key_path
 
 
 def check_variables(

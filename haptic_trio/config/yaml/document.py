@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 
-import msgspec
 from yaml.error import Mark
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
@@ -18,20 +17,7 @@ STR_TAG = "tag:yaml.org,2002:str"
 SEQ_TAG = "tag:yaml.org,2002:seq"
 MERGE_TAG = "tag:yaml.org,2002:merge"
 
-_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _LAST_STEP = re.compile(r'(?:(?:^|\.)[A-Za-z_][A-Za-z0-9_-]*|\[[0-9]+\]|\["(?:[^"\\]|\\.)*"\])$')
-
-
-def key_path(path: str, key: str) -> str:
-    """Return the path of *key* within the mapping at *path*; keys that are no plain word are quoted."""
-    if not _PLAIN_KEY.fullmatch(key):
-        return f"{path}[{msgspec.json.encode(key).decode()}]"
-    return f"{path}.{key}" if path else key
-
-
-def item_path(path: str, index: int) -> str:
-    """Return the path of item *index* within the list at *path*."""
-    return f"{path}[{index}]"
 
 
 def enclosing_paths(path: str) -> Iterator[str]:

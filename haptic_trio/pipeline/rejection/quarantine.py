@@ -22,13 +22,12 @@ import msgspec
 
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import ResourceRef
-from haptic_trio.pipeline.field_paths import without_emitter
 from haptic_trio.pipeline.rejection.setbacks import Setbacks
 from haptic_trio.templating.incremental.outputs import FragmentOutput, Paused, Recall
 from haptic_trio.templating.values.subjects import FragmentKey, ObjectWarning, Rejection
 
-FindFields = Callable[[ResourceRef, str], tuple[str, ...]]
-"""Returns the paths of the fields of an object that a message rejects."""
+NameFields = Callable[[ResourceRef, Problem], Problem]
+"""Returns a problem of an object with the paths of the fields at fault."""
 
 _MOST_PENDING: Final = 100
 
@@ -264,12 +263,12 @@ class Quarantine:
         self._rejected = {key: digests for key, digests in self._rejected.items() if key in still}
 
     def update(
-        self, rejections: tuple[Rejection, ...], find_fields: FindFields = lambda _ref, _message: ()
+        self, rejections: tuple[Rejection, ...], name_fields: NameFields = lambda _ref, problem: problem
     ) -> tuple[list[QuarantinedObject], list[QuarantinedObject]]:
         """Quarantine the objects of *rejections*, and release all others.
 
         Returns the objects that are quarantined newly or for another reason,
-        and the released objects. *find_fields* supplies the path of a problem.
+        and the released objects. *name_fields* supplies the path of a problem.
         """
         if rejections is self._rejections:
             return [], []
@@ -289,16 +288,8 @@ class Quarantine:
         news = [ref for ref, entry in now.items() if found.get(ref) != entry]
         before, self._objects = self._objects, {ref: self._objects.get(ref, entry) for ref, entry in now.items()}
         for ref in news:
-            self._objects[ref] = _with_path(now[ref], find_fields(ref, now[ref].problem.message))
+            self._objects[ref] = msgspec.structs.replace(now[ref], problem=name_fields(ref, now[ref].problem))
         return [self._objects[ref] for ref in news], [entry for ref, entry in before.items() if ref not in now]
-
-
-def _with_path(entry: QuarantinedObject, fields: tuple[str, ...]) -> QuarantinedObject:
-    if not fields:
-        return entry
-    problem = entry.problem
-    problem = msgspec.structs.replace(problem, path=", ".join(fields), message=without_emitter(problem.message))
-    return msgspec.structs.replace(entry, problem=problem)
 
 
 def _object_of(key: FragmentKey) -> tuple[str, str, str]:

@@ -8,7 +8,7 @@ import msgspec
 from haptic_trio.channels import EventBuffer
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.messages import Quarantined, Released, ReportsOmitted, WarningRaised, WarningResolved
-from haptic_trio.pipeline.rejection.quarantine import FindFields, Quarantine
+from haptic_trio.pipeline.rejection.quarantine import NameFields, Quarantine
 from haptic_trio.pipeline.render import Rendered
 from haptic_trio.templating.values.subjects import ObjectWarning
 from haptic_trio.templating.values.warning_list import compare_warnings
@@ -20,11 +20,11 @@ MOST_REPORTED: Final = 50
 
 
 def report_changes(
-    events: EventBuffer, quarantine: Quarantine, rendered: Rendered, correlation: str, find_fields: FindFields
+    events: EventBuffer, quarantine: Quarantine, rendered: Rendered, correlation: str, name_fields: NameFields
 ) -> None:
     """Update *quarantine* from *rendered*, and record what changed in *events*."""
     quarantine.warnings = rendered.warnings
-    fresh, released = quarantine.update(rendered.rejections, find_fields)
+    fresh, released = quarantine.update(rendered.rejections, name_fields)
     raised, resolved = _compare(quarantine, rendered.warnings)
     count = quarantine.count
     omitted = ReportsOmitted(

@@ -37,8 +37,10 @@ def pem(value: Any, *more: Any, pair: bool = False) -> Emitted:
     try:
         return Emitted(bundle_of(*parts, is_pair=pair))
     except BundleError as exc:
-        hint = "store it without a passphrase" if "encrypted" in str(exc) else ""
-        raise EmitError(f"pem: {exc}", *([hint] if hint else [])) from None
+        hint = "make it with `kubectl create secret tls NAME --cert=FILE --key=FILE`" if pair else ""
+        if "encrypted" in str(exc):
+            hint = "store it without a passphrase"
+        raise EmitError(f"pem: {exc}", hint) from None
 
 
 def b64encode(value: Any) -> Emitted:

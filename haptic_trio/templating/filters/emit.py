@@ -36,6 +36,9 @@ class EmitError(TemplateFaultError):
     The message names characters and positions, never the value: it may come from a Secret.
     """
 
+    value: str | None = None
+    """The value that the filter got, to find the field that it comes from; never shown by itself."""
+
 
 def emit(value: Any, place: str = "") -> str:
     """Return *value* as output, or raise `EmitError`; *place* is the expression as its author wrote it."""
@@ -45,7 +48,9 @@ def emit(value: Any, place: str = "") -> str:
     if kind is str:
         if _BARE(value):
             return value  # type: ignore[no-any-return]
-        raise _bare_error(value, place)
+        error = _bare_error(value, place)
+        error.value = value
+        raise error
     if kind is int:
         return int.__repr__(value)
     return _emit_other(value, place)

@@ -22,6 +22,7 @@ _NOT_PATH: Final = re.compile(FORBIDDEN.pattern[:-1] + r"\s#?\"'\\$<>{}|^`\[\]]"
 _EXPRESSION: Final = re.compile(r"[\\$^|\[\]{}]")
 _STRAY_PERCENT: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?").fullmatch
+_LABELS: Final = "labels of 1 to 63 letters, digits and inner '-', with '.' between them, and 253 characters at most"
 _NOT_HOST: Final = re.compile(r"[^A-Za-z0-9.*-]")
 _SPECIAL: Final = re.compile(r"([\\.^$*+?{}\[\]|()#&~ -])")
 _DURATION_PART: Final = re.compile(r"([0-9]{1,12})(us|ms|s|m|h|d)")
@@ -119,9 +120,9 @@ def hostname(value: Any) -> Emitted:
     """A host name (RFC 1123), which may begin with `*.`; in lower case. International names as `xn--` labels only."""
     text = _text(value, "hostname")
     if found := _NOT_HOST.search(text):
-        hint = (
-            "a host alone, without scheme, port and path" if found[0] in ":/" else "write labels as xn--… where needed"
-        )
+        hint = _LABELS if found[0].isascii() else "write labels with other letters as xn--…"
+        if found[0] in ":/":
+            hint = "a host alone, without scheme, port and path"
         raise EmitError(f"hostname: the value contains {describe_chars(text, _NOT_HOST)}", hint)
     text = text.lower()
     labels = text.removeprefix("*.").split(".")
@@ -132,7 +133,7 @@ def hostname(value: Any) -> Emitted:
     if len(text) > 253 or not all(_LABEL(label) for label in labels):
         raise EmitError(
             "hostname: the value is not a host name",
-            "labels of 1 to 63 letters, digits and inner '-', with '.' between them, and 253 characters at most",
+            _LABELS,
         )
     return Emitted(text)
 
@@ -185,7 +186,7 @@ def microseconds(text: str) -> int:
     """Return the microseconds of a time with its unit; raises `EmitError`."""
     parts = _DURATION_PART.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise EmitError("duration: the value is not a time", "a number and one of us, ms, s, m, h, d")
+        raise EmitError("duration: the value is not a duration", "a number and one of us, ms, s, m, h, d, such as 30s")
     micros = sum(int(number) * _UNIT_US[unit] for number, unit in parts)
     if micros > _LONGEST_US:
         raise EmitError("duration: the value is longer than 24.8 days, the longest that HAProxy can count")

@@ -150,7 +150,7 @@ def auth_limit(value: Any) -> Emitted:
     """A field that is a time in milliseconds; 100 ms to ten minutes."""
     parts = re.findall(r"([0-9]{1,9})(ms|s|m)", str(value))
     if not parts or "".join(map("".join, parts)) != str(value):
-        raise EmitError("auth_limit: the value is not a time", "a number and one of ms, s, m")
+        raise EmitError("auth_limit: the value is not a duration", "a number and one of ms, s, m")
     return integer(sum(int(number) * _MILLISECONDS[unit] for number, unit in parts), 100, 600_000)
 
 

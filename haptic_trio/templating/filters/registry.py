@@ -217,17 +217,31 @@ def _bounded(name: str) -> Callable[..., Any]:
     return bounded
 
 
+def _keeping_value(inner: Callable[..., Any]) -> Callable[..., Any]:
+    """Return *inner*, whose errors have the value that it got."""
+
+    @wraps(inner)
+    def filtered(value: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return inner(value, *args, **kwargs)
+        except EmitError as error:
+            if isinstance(value, str):
+                error.value = str(value)
+            raise
+
+    return filtered
+
+
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
     **{name: filters.FILTERS[name] for name in _FROM_JINJA},
     **{name: _checked(name) for name in _CHECKED_ITERATION},
     **{name: _listed(name) for name in _MADE_LISTS},
     **{name: _bounded(name) for name in ("batch", "slice")},
-    **EMITTERS,
-    **VALUES,
+    **{name: _keeping_value(filter_) for name, filter_ in (EMITTERS | VALUES).items()},
     **EXTERNAL,
     **AUTHORITIES,
     "attr": attr,
-    "b64decode": content.b64decode,
+    "b64decode": _keeping_value(content.b64decode),
     "b64encode": content.b64encode,
     "by_port": by_port,
     "capitalize": _on_text(str.capitalize),
@@ -243,7 +257,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "indent": indent,
     "join": join,
     "lower": _on_text(str.lower),
-    "pem": content.pem,
+    "pem": _keeping_value(content.pem),
     "replace": replace,
     "round": rounded,
     "sort_by": selection.sort_by,

@@ -98,7 +98,9 @@ def network(value: Any) -> Emitted:
     try:
         return Emitted(str(ipaddress.ip_network(text, strict=False)))
     except ValueError:
-        raise EmitError("network: the value is neither an address nor a network") from None
+        raise EmitError(
+            "network: the value is neither an address nor a network", "such as 192.0.2.7 or 192.0.2.0/24"
+        ) from None
 
 
 def seconds(value: Any) -> Emitted:
@@ -131,7 +133,7 @@ def whole_seconds(value: Any) -> Emitted:
         return integer(text, 0, 1_000_000_000)
     amount = re.fullmatch(r"([0-9]{1,9})(ms|s|m|h|d)", text)
     if not amount:
-        raise EmitError("whole_seconds: the value is not a time", "a number and one of ms, s, m, h, d")
+        raise EmitError("whole_seconds: the value is not a duration", "a number and one of ms, s, m, h, d, such as 30s")
     scale = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}[amount.group(2)]
     return Emitted(str(int(amount.group(1)) * scale // 1_000))
 
@@ -156,7 +158,9 @@ def redirect_target(value: Any) -> Emitted:
     """One word that is the log-format of a Location; `$request_uri`, `$host` and `$scheme` stand for the request's."""
     text = _text(value, "redirect_target")
     if not _TARGET(text):
-        raise EmitError("redirect_target: the value is neither an http(s) URL nor a path")
+        raise EmitError(
+            "redirect_target: the value is neither an http(s) URL nor a path", "such as https://example.com/new or /new"
+        )
 
     def replaced(match: re.Match[str]) -> str:
         if match.group(1) not in _VARIABLES:

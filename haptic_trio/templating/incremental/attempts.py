@@ -147,7 +147,7 @@ def _call(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], st
             run.note_slow(origin.fragment, origin.subject.namespace)
         problem = problem_of(error, origin.subject)
     except Exception as error:  # noqa: BLE001  whatever an object's data breaks must break this object alone
-        problem = problem_of(error, origin.subject)
+        problem = problem_of(error, origin.subject, resource)
     finally:
         run.leave_fragment(budget)
         concerns, trace.concerns = trace.concerns, outer_concerns

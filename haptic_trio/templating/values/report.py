@@ -15,27 +15,42 @@ from haptic_trio.errors import HapticError, Problem
 from haptic_trio.redaction import shown_source
 from haptic_trio.templating.values.faults import MissingValueError, TemplateFaultError, did_you_mean
 from haptic_trio.templating.values.limits import LimitReachedError, RenderAbandonedError
+from haptic_trio.templating.values.object_texts import find_value
 from haptic_trio.templating.values.subjects import Subject
 
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"", re.DOTALL)
 _LONG: Final = re.compile(r"'[^']{61,}'|\"[^\"]{61,}\"", re.DOTALL)
 _LONGEST_MESSAGE: Final = 400
+_WORD: Final = re.compile(r'"([a-z0-9-]+)"')
 
 
-def problem_of(error: BaseException, subject: Subject | None = None) -> Problem:
-    """Return *error* as a problem at the innermost template frame of its traceback."""
+def problem_of(error: BaseException, subject: Subject | None = None, resource: object = None) -> Problem:
+    """Return *error* as a problem at the innermost template frame of its traceback.
+
+    Its path names the fields of *resource*, the object *subject*, that have the rejected value.
+    """
     template, line = _innermost(error.__traceback__)
     name = (template.name or "") if template else ""
     sources = getattr(template.environment, "sources", {}) if template else {}
     message, hint = describe(error, sources)
+    fields = find_value(resource, getattr(error, "value", None))
     return Problem(
         message=message,
         source=name,
         line=line,
+        path=", ".join(_most_likely(fields, sources.get(name, ""), line)),
         hint=hint,
         excerpt=excerpt(sources.get(name, ""), line),
         subject=str(subject) if subject else "",
     )
+
+
+def _most_likely(fields: tuple[str, ...], source: str, line: int) -> tuple[str, ...]:
+    """Return those of *fields* that are annotations which the *line* of the template *source* names, if any are."""
+    if len(fields) < 2:
+        return fields
+    words = _WORD.findall("".join(source.split("\n")[line - 1 : line]))
+    return tuple(field for field in fields if any(field.endswith(f'/{word}"]') for word in words)) or fields
 
 
 def describe(error: BaseException, templates: object = ()) -> tuple[str, str]:

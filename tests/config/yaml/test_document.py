@@ -1,8 +1,9 @@
 import pytest
 
-from haptic_trio.config.yaml.document import enclosing_paths, key_path, parse_document
+from haptic_trio.config.yaml.document import enclosing_paths, parse_document
 from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
+from haptic_trio.yaml.paths import key_path
 from haptic_trio.yaml.reader import MAX_DEPTH
 
 

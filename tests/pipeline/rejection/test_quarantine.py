@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from haptic_trio.errors import Problem
@@ -100,9 +101,9 @@ def test_problem_of_a_quarantined_object_names_its_fields_which_are_searched_onc
     quarantine = Quarantine()
     looked: list[str] = []
 
-    def find(ref: ResourceRef, message: str) -> tuple[str, ...]:
-        looked.append(f"{ref.name}: {message}")
-        return ("spec.rules[0].host", "spec.rules[3].host")
+    def find(ref: ResourceRef, problem: Problem) -> Problem:
+        looked.append(f"{ref.name}: {problem.message}")
+        return msgspec.structs.replace(problem, path="spec.rules[0].host, spec.rules[3].host", message="it is long")
 
     bad = Rejection("route", Subject("Ingress", "default", "web", "1"), Problem(message="hostname: the value is long"))
     for number in range(3):
@@ -112,7 +113,7 @@ def test_problem_of_a_quarantined_object_names_its_fields_which_are_searched_onc
             [held] = fresh
             assert (held.problem.path, held.problem.message) == (
                 "spec.rules[0].host, spec.rules[3].host",
-                "the value is long",
+                "it is long",
             )
         assert held in quarantine.objects
     assert looked.count("web: hostname: the value is long") == 1

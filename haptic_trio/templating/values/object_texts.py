@@ -1,0 +1,89 @@
+"""Texts in an object, with their paths, and the search for the field that a value comes from."""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from haptic_trio.yaml.paths import item_path, key_path
+
+MOST_FIELDS: Final = 3
+"""If more fields match, the result is ambiguous, and no field is named."""
+MOST_TEXTS: Final = 2_000
+LONGEST_TEXT: Final = 4_096
+"""Characters; longer texts are skipped, except those of Secrets."""
+MOST_CHARACTERS: Final = 100_000
+_DEEPEST: Final = 32
+_SECRET: Final = "Secret"  # noqa: S105  a kind of object
+_NOT_WRITTEN: Final = frozenset({"managedFields", "kubectl.kubernetes.io/last-applied-configuration"})
+_IDENTITY: Final = frozenset({"name", "namespace", "uid", "resourceVersion", "creationTimestamp"})
+_BETWEEN: Final = re.compile(r"[,\s]+")
+
+
+def find_value(resource: Any, value: str | None) -> tuple[str, ...]:
+    """Return the paths of the texts in *resource* that are *value*, or lists that contain it; annotations first.
+
+    None if there are more than `MOST_FIELDS`. Takes at most a few
+    milliseconds for any object.
+    """
+    if not value or not isinstance(resource, Mapping):
+        return ()
+    if resource.get("kind") == _SECRET:
+        return _find_in_secret(resource, value)
+    found: dict[str, None] = {}
+    searched = 0
+    for number, (path, _, text) in enumerate(texts_of(resource)):
+        searched += len(text)
+        if number >= MOST_TEXTS or searched > MOST_CHARACTERS:
+            return ()
+        if text == value or (len(value) < len(text) and value in text and value in _BETWEEN.split(text)):
+            found[path] = None
+    return tuple(found) if len(found) <= MOST_FIELDS else ()
+
+
+def text_at(resource: Mapping[str, Any], path: str) -> str | None:
+    """Return the text at *path* of *resource*; None unless `texts_of` yields it."""
+    return next((text for found, _, text in texts_of(resource) if found == path), None)
+
+
+def texts_of(resource: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield path, last key and value of each text in *resource*, except those that the API server sets.
+
+    Annotations come first.
+    """
+    metadata = resource.get("metadata") or {}
+    written = {key: value for key, value in metadata.items() if key not in _IDENTITY}
+    rest = {key: value for key, value in resource.items() if key not in {"apiVersion", "kind", "metadata", "status"}}
+    yield from _walk({"metadata": dict(sorted(written.items())), **rest}, "", "", 0)
+
+
+def _find_in_secret(resource: Mapping[str, Any], value: str) -> tuple[str, ...]:
+    data = resource.get("data")
+    if not isinstance(data, Mapping):
+        return ()
+    encoded = {field: text for field, text in data.items() if isinstance(text, str)}
+    found = [field for field, text in encoded.items() if text == value or _decoded(text) == value]
+    return tuple(key_path("data", field) for field in found[:MOST_FIELDS])
+
+
+def _decoded(text: str) -> str | None:
+    try:
+        return base64.b64decode("".join(text.split()), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _walk(value: Any, path: str, key: str, depth: int) -> Iterator[tuple[str, str, str]]:
+    if isinstance(value, str):
+        if len(value) <= LONGEST_TEXT:
+            yield path, key, str(value)
+    elif depth >= _DEEPEST:
+        return
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            if name not in _NOT_WRITTEN:
+                yield from _walk(inner, key_path(path, str(name)), str(name), depth + 1)
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            yield from _walk(inner, item_path(path, index), key, depth + 1)
