@@ -15,6 +15,7 @@ from haptic_trio.channels import EventBuffer
 from haptic_trio.haproxy.plan.plan import UNKNOWN_GENERATION
 from haptic_trio.logs import Logger
 from haptic_trio.metrics import Metrics
+from haptic_trio.pipeline.rejection.summary import text_for_owner
 
 LogLine = tuple[str, str, dict[str, Any]]
 """Level, constant message and fields of a log line."""
@@ -127,7 +128,7 @@ def _quarantined(event: m.Quarantined) -> LogLine:
         "object": str(event.ref),
         "version": event.version,
         "serving": "its last good version" if event.has_fallback else "nothing",
-        "problem": str(event.problem),
+        "problem": text_for_owner(event.problem),
     }  # fmt: skip
 
 
@@ -136,7 +137,10 @@ def _released(event: m.Released) -> LogLine:
 
 
 def _warning_raised(event: m.WarningRaised) -> LogLine:
-    return "warning", "object has a problem", _of_warning(event)
+    values = _of_warning(event)
+    if event.place:
+        values["problem"] = f"{event.place}: {event.warning.message}"
+    return "warning", "object has a problem", values
 
 
 def _warning_resolved(event: m.WarningResolved) -> LogLine:

@@ -42,6 +42,14 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         return f"{head}{path}{self.message}{subject}{hint}"
 
 
+def placed_at(problem: Problem, place: tuple[str, int]) -> Problem:
+    """Return *problem* at file and line *place*; its former place, that of a template, moves to the excerpt."""
+    former = f"{problem.source}:{problem.line}" if problem.line else problem.source
+    excerpt = f"template {former}\n{problem.excerpt}" if former else problem.excerpt
+    source, line = place
+    return msgspec.structs.replace(problem, source=source, line=line, column=0, excerpt=excerpt.rstrip("\n"))
+
+
 class HapticError(Exception):
     """The root of all errors that the program expects; the docstring of each says whether to try again."""
 

@@ -1,7 +1,6 @@
-"""Messages that components send to each other; each describes an event, in the past tense.
+"""Messages that components send to each other; each describes an event, in the past tense; `channels` has the topology.
 
-Messages are immutable and carry no more than their receivers need. Times named `seen`, `scheduled` and `started`
-are clock times of Trio; `started` is the start of the reconciliation. `channels` has the topology.
+Messages are immutable. `seen`, `scheduled` and `started` are clock times of Trio; `started` that of the reconciliation.
 """
 
 import math
@@ -136,6 +135,7 @@ class WarningRaised(msgspec.Struct, frozen=True, kw_only=True):
 
     correlation: str
     warning: ObjectWarning
+    place: str = ""  # file and line of the object, if it is in a manifest file
 
 
 class WarningResolved(msgspec.Struct, frozen=True, kw_only=True):

@@ -158,5 +158,5 @@ async def _render(snapshot: Snapshot, *, haproxy: str | None, check: bool) -> Ex
             parsed = (await validator.parse(rendered)).config
         except RejectedError:
             parsed = None
-    site = site_of(config, snapshot.stores, renderer, rendered, parsed)
+    site = site_of(config, snapshot.stores, renderer, rendered, parsed, snapshot.places)
     return Explained(site=site, problems=problems)

@@ -17,7 +17,7 @@ from haptic_trio import __version__
 from haptic_trio.cancellation import cancelled_first
 from haptic_trio.channels import EventBuffer, Latest
 from haptic_trio.cli.inputs.choices import state_dir_option
-from haptic_trio.cli.inputs.cluster import begin_reading, make_cluster
+from haptic_trio.cli.inputs.cluster import begin_reading, make_cluster, places_of
 from haptic_trio.cli.inputs.options import InputOptions, check_listen, input_options, log_format_option
 from haptic_trio.cli.inputs.source_map import with_places
 from haptic_trio.cli.output.progress import SILENT, Steps, showing_steps
@@ -290,6 +290,7 @@ async def _run_locked(
         endpoints=endpoints,
         leadership=leadership,
         events=events,
+        places=places_of(options.input, cluster),
         queue_metrics=WorkQueueMetrics(metrics.registry),
         collections=Collections(wanted=True),
         follow_log_level=options.follow_log_level,

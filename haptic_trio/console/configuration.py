@@ -231,4 +231,5 @@ def site_for(source: Source, rendered: Rendered, provenance: Provenance, *, pars
         templates=template_set(source.config).texts,
         context=source.config.templating.extra_context,
         config=config,
+        places=source.pipeline.places,
     )

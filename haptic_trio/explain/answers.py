@@ -38,7 +38,7 @@ class FragmentProblem(msgspec.Struct, frozen=True, kw_only=True):
     fragment: str
     message: str
     place: str
-    """Template and line, or another place."""
+    """Manifest file and line, if known, then template and line, or another place."""
     hint: str
     excerpt: str
     has_fallback: bool

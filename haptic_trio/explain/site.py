@@ -8,8 +8,9 @@ import msgspec
 
 from haptic_trio.explain.answers import MOST_SHOWN, FragmentProblem, Line, Lookup, MadeBy, Named
 from haptic_trio.haproxy.model import AuxFile, Config, FileKind, digest_of
-from haptic_trio.k8s.resource import Resource, ref_of, version_of
+from haptic_trio.k8s.resource import Places, Resource, ResourceRef, nowhere, ref_of, version_of
 from haptic_trio.k8s.store import ReadableStore
+from haptic_trio.templating.field_paths import name_fields
 from haptic_trio.templating.incremental.provenance import Provenance, readable_question
 from haptic_trio.templating.incremental.questions import Dependency
 from haptic_trio.templating.values.faults import ContentUnavailableError
@@ -47,6 +48,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Warnings to owners of objects."""
     context: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """Variables of templates: `templating.extraContext` and its defaults."""
+    places: Places = nowhere
+    """Places of objects in manifest files."""
 
     def lines_of(self, path: str) -> list[str]:
         """Return the lines of *path*, which must exist."""
@@ -134,7 +137,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def problems_of(self, *subjects: Subject) -> tuple[FragmentProblem, ...]:
         """Return the problems of *subjects* in any version."""
         wanted = {identity(subject) for subject in subjects}
-        return tuple(problem_of(rejection) for rejection in self.rejections if identity(rejection.subject) in wanted)
+        return tuple(self._problem_of(one) for one in self.rejections if identity(one.subject) in wanted)
 
     def warnings_on(self, subject: Subject) -> tuple[str, ...]:
         """Return the warnings about *subject*."""
@@ -156,9 +159,26 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def problems_at(self, host: str) -> tuple[FragmentProblem, ...]:
         """Return the problems of objects that name *host* as a host."""
         return tuple(
-            problem_of(rejection)
+            self._problem_of(rejection)
             for rejection in self.rejections
             if self._names_host(identity(rejection.subject), host)
+        )
+
+    def _problem_of(self, rejection: Rejection) -> FragmentProblem:
+        subject = rejection.subject
+        ref = ResourceRef(subject.kind, subject.namespace, subject.name)
+        found = (one for one in self.objects(subject.name, subject.namespace) if ref_of(one) == ref)
+        problem = name_fields(next(found, None), rejection.problem)
+        template = ":".join(str(part) for part in (problem.source, problem.line) if part)
+        place = self.places(ref)
+        return FragmentProblem(
+            object=named(subject),
+            fragment=rejection.fragment,
+            message=f"{problem.path}: {problem.message}" if problem.path else problem.message,
+            place=f"{place}, {template}" if place is not None and template else template,
+            hint=problem.hint,
+            excerpt=problem.excerpt,
+            has_fallback=rejection.has_fallback,
         )
 
     def _names_host(self, key: tuple[str, str, str], host: str) -> bool:
@@ -254,20 +274,6 @@ def maker(output: str, origin: Origin | None) -> MadeBy:
         template=origin.template,
         line=origin.line,
         object=named(origin.subject),
-    )
-
-
-def problem_of(rejection: Rejection) -> FragmentProblem:
-    """Return *rejection* in the form of answers."""
-    problem = rejection.problem
-    return FragmentProblem(
-        object=named(rejection.subject),
-        fragment=rejection.fragment,
-        message=problem.message,
-        place=":".join(str(part) for part in (problem.source, problem.line) if part),
-        hint=problem.hint,
-        excerpt=problem.excerpt,
-        has_fallback=rejection.has_fallback,
     )
 
 

@@ -1,6 +1,7 @@
 """Watched object: decoded plain data with its identity."""
 
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -17,6 +18,26 @@ class ResourceRef(msgspec.Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+class Place(NamedTuple):
+    """Where a user wrote an object."""
+
+    source: str
+    """The file, as the user named its directory."""
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}"
+
+
+Places: TypeAlias = Callable[[ResourceRef], Place | None]
+"""Returns the place of an object; None if it is not in a file."""
+
+
+def nowhere(_ref: ResourceRef) -> Place | None:
+    """`Places` of a cluster without files."""
+    return None
 
 
 class ResourceType(msgspec.Struct, frozen=True):

@@ -9,9 +9,9 @@ import msgspec
 import trio
 
 from haptic_trio.channels import EventBuffer
-from haptic_trio.errors import Problem
+from haptic_trio.errors import Problem, placed_at
 from haptic_trio.haproxy.model import Generation
-from haptic_trio.k8s.resource import ResourceRef
+from haptic_trio.k8s.resource import Places, ResourceRef, nowhere
 from haptic_trio.k8s.store import Stores
 from haptic_trio.messages import (
     ConfigPrepared,
@@ -22,7 +22,6 @@ from haptic_trio.messages import (
     RenderDiffered,
 )
 from haptic_trio.pipeline.content_trial import ContentTrial
-from haptic_trio.pipeline.field_paths import name_fields
 from haptic_trio.pipeline.heavy_changes import HeavyChanges
 from haptic_trio.pipeline.rejection.errors import CrashedError, RejectedError, TimedOutError, UndecidedError
 from haptic_trio.pipeline.rejection.failure_search import FailureSearch
@@ -30,6 +29,7 @@ from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.rejection.reports import report_changes
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.validate import Validator
+from haptic_trio.templating.field_paths import name_fields
 from haptic_trio.templating.incremental.outputs import FragmentOutput
 from haptic_trio.templating.incremental.provenance import Provenance
 from haptic_trio.templating.values.subjects import FragmentKey
@@ -63,8 +63,17 @@ class Pipeline:
     """Renders the stores and validates the result. One `run` or `prepare` at a time, and one `check` in parallel."""
 
     def __init__(
-        self, stores: Stores, renderer: Renderer, validator: Validator, quarantine: Quarantine, events: EventBuffer
+        self,
+        stores: Stores,
+        renderer: Renderer,
+        validator: Validator,
+        quarantine: Quarantine,
+        events: EventBuffer,
+        *,
+        places: Places = nowhere,
     ) -> None:
+        """Places that *places* returns are part of the problems of objects."""
+        self.places = places
         self._stores = stores
         self._renderer = renderer
         self._validator = validator
@@ -258,7 +267,7 @@ class Pipeline:
             raise
         finally:
             with_fields = partial(self._name_fields, trio.current_time() + _FIELD_SEARCH_LIMIT)
-            report_changes(self._events, self._quarantine, rendered, correlation, with_fields)
+            report_changes(self._events, self._quarantine, rendered, correlation, with_fields, self.places)
         self._quarantine.prepare(rendered.serial)
         message = ConfigPrepared(
             correlation=correlation, reason=reason, generation=generation, phases=Phases(**times), started=started
@@ -357,6 +366,8 @@ class Pipeline:
             return await self._validator.parse(variant), variant
 
     def _name_fields(self, until: float, ref: ResourceRef, problem: Problem) -> Problem:
+        if (place := self.places(ref)) is not None:
+            problem = placed_at(problem, place)
         if trio.current_time() > until:
             return problem
         # Objects of on-demand stores would have to be fetched.

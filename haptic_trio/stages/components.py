@@ -82,7 +82,7 @@ async def build_components(
     quarantine = await trio.to_thread.run_sync(process.retained.quarantine.successor)
     directory = CheckDirectory(process.scratch)
     validator = Validator(process.haproxy, check_timeout=config.validation.check_timeout, directory=directory)
-    pipeline = Pipeline(stores, renderer, validator, quarantine, events)
+    pipeline = Pipeline(stores, renderer, validator, quarantine, events, places=process.places)
     return IterationComponents(
         config=config,
         watches=watches.open_session(),

@@ -20,7 +20,7 @@ from haptic_trio.heartbeat import Heartbeats
 from haptic_trio.httpstore.entry import ContentMemory
 from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.k8s.client import Client
-from haptic_trio.k8s.resource import Resource
+from haptic_trio.k8s.resource import Places, Resource, nowhere
 from haptic_trio.messages import ConfigInvalid, ConfigValidated, DeploymentCompleted, LeadershipChanged
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.stages.gc_tuning import Collections
@@ -169,6 +169,8 @@ class Process:
     endpoints: Latest[tuple[Endpoint, ...]]
     leadership: Latest[LeadershipChanged]
     events: EventBuffer
+    places: Places = nowhere
+    """Places of objects in manifest files."""
     retained: RetainedState = field(default_factory=RetainedState)
     fleet: ProcessFleet = field(default_factory=ProcessFleet)
     queue_metrics: WorkQueueMetrics | None = None

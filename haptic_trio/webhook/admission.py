@@ -14,10 +14,10 @@ import trio
 
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.logs import get_logger
-from haptic_trio.pipeline.field_paths import name_fields
 from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.review.dry_run import DryRun
 from haptic_trio.pipeline.review.dry_run_object import DryRunError, Replacements
+from haptic_trio.templating.field_paths import name_fields
 from haptic_trio.webhook.configuration import ConfigurationReviews
 from haptic_trio.webhook.hidden import MOST_WORDS, hidden_in
 from haptic_trio.webhook.metrics import ALLOWED, FOREIGN, REJECTED, UNCHECKED, WebhookMetrics

@@ -78,3 +78,12 @@ def test_unreadable_certificate_names_the_field_of_the_secret(site: Path, haprox
     assert f"{place}: the value is not a sequence of well-formed PEM blocks\n    object: Secret default/web" in output
     assert "hint: make it with `kubectl create secret tls NAME --cert=FILE --key=FILE`" in output
     assert "YWJj" not in output
+
+
+def test_explain_names_the_file_of_a_rejected_object(site: Path) -> None:
+    replace_in(site / "example.yaml", "path: /\n", 'path: "/a b"\n')
+
+    output = invoke_cli("explain", "--manifests", site, "example.localhost/a").stdout
+
+    assert 'spec.rules[0].http.paths[0].path: "/a b" contains a space at character 3' in " ".join(output.split())
+    assert f"{site}/example.yaml:8, ingress-route:" in " ".join(output.split())

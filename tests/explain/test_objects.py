@@ -114,7 +114,7 @@ def test_a_rejected_object_has_the_problem_and_no_fallback() -> None:
     (problem,) = answer.problems
     assert (problem.fragment, problem.has_fallback) == ("ingress-prefix-paths", False)
     assert problem.place.startswith("ingress-route:")
-    assert "url_path" in problem.message
+    assert problem.message == 'spec.rules[0].http.paths[0].path: "/a b" contains a space at character 3'
 
 
 def test_the_host_of_an_object_that_failed_is_known_and_leads_to_it() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from haptic_trio.commentator import STORIES
 from haptic_trio.messages import (
     ConfigInvalid,
     InstanceDeployed,
@@ -13,6 +14,7 @@ from haptic_trio.messages import (
     Quarantined,
     Released,
     StageReached,
+    WarningRaised,
 )
 from tests.features.harness import Site, Traffic, controller, serving_web
 from tests.features.harness import service as make_service
@@ -90,13 +92,26 @@ async def test_broken_ingress_is_quarantined_and_the_others_are_served(site: Sit
         await running.serves(site, "other.localhost", "one")
 
         assert str(quarantined.ref) == "Ingress default/evil"
-        assert quarantined.problem.line > 0
+        assert quarantined.problem.source.endswith("/ingress-evil.yaml")
+        assert quarantined.problem.line == 1
+        level, _, values = STORIES[Quarantined](quarantined)
+        assert level == "warning"
+        assert values["problem"].startswith(f"{quarantined.problem.source}:1: spec.rules[0].http.paths[0].path: ")
         assert not quarantined.has_fallback
         assert (await site.get("evil.localhost"))[0] == 404
 
         site.write_ingress("evil", "evil.localhost", "web", "/a")
         await running.wait(Released)
         await running.serves(site, "evil.localhost", "one", "/a")
+
+
+async def test_warning_about_an_object_names_its_file(site: Site, haproxy_binary: Path) -> None:
+    async with serving_web(site, haproxy_binary) as running:
+        site.write_ingress("lost", "lost.localhost", "nowhere")
+        raised = await running.wait(WarningRaised, lambda event: event.warning.reason == "ServiceNotFound")
+
+        assert raised.place.endswith("/ingress-lost.yaml:1")
+        assert STORIES[WarningRaised](raised)[2]["problem"] == f"{raised.place}: {raised.warning.message}"
 
 
 async def test_ingress_that_breaks_is_served_as_it_was_last_good(site: Site, haproxy_binary: Path) -> None:

@@ -14,6 +14,7 @@ from haptic_trio.k8s.api.auth import load_kubeconfig, load_service_account
 from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.k8s.client import Client, Report
 from haptic_trio.k8s.manifests.directory import DirectoryCluster
+from haptic_trio.k8s.resource import Place, Places, ResourceRef, nowhere
 
 
 class Cluster(Client, Protocol):
@@ -39,6 +40,19 @@ def begin_reading(steps: Steps, cluster: Client) -> None:
         steps.begin("reading manifests: files", lambda: cluster.progress)
     else:
         steps.begin("connecting to the API server")
+
+
+def places_of(options: InputOptions, cluster: Client) -> Places:
+    """Return the places of objects in the directory of *options*, as the user wrote it."""
+    if options.manifests is None or not isinstance(cluster, DirectoryCluster):
+        return nowhere
+    absolute, given = f"{options.manifests.absolute()}/", f"{options.manifests}/"
+
+    def place_as_given(ref: ResourceRef) -> Place | None:
+        place = cluster.place_of(ref)
+        return place._replace(source=place.source.replace(absolute, given)) if place is not None else None
+
+    return place_as_given
 
 
 def as_given(report: Report, directory: Path) -> Report:

@@ -10,7 +10,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from haptic_trio.cli.inputs.files import manifest_texts
 from haptic_trio.cli.output.findings import Finding
-from haptic_trio.errors import Problem
+from haptic_trio.errors import Problem, placed_at
 from haptic_trio.k8s.kinds import CLUSTER_SCOPED
 from haptic_trio.k8s.manifests.files import is_manifest
 from haptic_trio.yaml.documents import split_documents
@@ -85,15 +85,7 @@ def _moved(problem: Problem, located: _Located) -> Problem:
     named = problem.path.partition(", ")[0]
     if not named and (match := _FIELD.match(problem.message)):
         named = match["path"]
-    place = f"{problem.source}:{problem.line}" if problem.line else problem.source
-    template = f"template {place}\n" if place else ""
-    return msgspec.structs.replace(
-        problem,
-        source=str(located.path),
-        line=located.first - 1 + line_of(located.node, named),
-        column=0,
-        excerpt=f"{template}{problem.excerpt}".rstrip("\n"),
-    )
+    return placed_at(problem, (str(located.path), located.first - 1 + line_of(located.node, named)))
 
 
 def _find(directory: Path, subjects: Iterable[str]) -> Mapping[str, _Located]:

@@ -9,7 +9,7 @@ import msgspec
 import trio
 
 from haptic_trio.channels import EventBuffer
-from haptic_trio.cli.inputs.cluster import as_given, begin_reading, make_cluster
+from haptic_trio.cli.inputs.cluster import as_given, begin_reading, make_cluster, places_of
 from haptic_trio.cli.inputs.options import InputOptions
 from haptic_trio.cli.inputs.template_lines import with_origins
 from haptic_trio.cli.output.findings import Area, Finding, find
@@ -27,7 +27,7 @@ from haptic_trio.httpstore.events import ContentEvent, FetchProblem, HttpContent
 from haptic_trio.k8s.client import Client, NotFoundError
 from haptic_trio.k8s.manifests.directory import DirectoryCluster
 from haptic_trio.k8s.reflector import ResourceChanged, run_reflector
-from haptic_trio.k8s.resource import Resource, ResourceType, ref_of
+from haptic_trio.k8s.resource import Places, Resource, ResourceType, nowhere, ref_of
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.pipeline.contents.store import open_contents
 from haptic_trio.pipeline.cycle import Pipeline
@@ -64,6 +64,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     manifests: tuple[Resource, ...] = ()
     """All objects of a directory of manifests, watched or not."""
+    places: Places = nowhere
+    """Places of objects in manifest files."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +118,13 @@ async def read_snapshot(options: InputOptions, steps: Steps = SILENT) -> Snapsho
         finding for found in problems.values() for finding in find(Area.MANIFESTS, found, is_warning=is_warning)
     ]
     objects = cluster.objects() if isinstance(cluster, DirectoryCluster) else ()
-    return Snapshot(loaded=loaded, stores=stores, findings=(*manifests, *findings), manifests=objects)
+    return Snapshot(
+        loaded=loaded,
+        stores=stores,
+        findings=(*manifests, *findings),
+        manifests=objects,
+        places=places_of(options, cluster),
+    )
 
 
 def _unread(problem: Problem, manifests: Mapping[str, tuple[Problem, ...]]) -> Problem:
@@ -312,7 +320,12 @@ def count_objects(stores: Stores) -> int:
 
 
 def site_of(
-    config: Config, stores: Stores, renderer: Renderer, rendered: Rendered, parsed: ConfigModel | None = None
+    config: Config,
+    stores: Stores,
+    renderer: Renderer,
+    rendered: Rendered,
+    parsed: ConfigModel | None = None,
+    places: Places = nowhere,
 ) -> Site:
     """Return the site for explanations of *rendered*, the newest output of *renderer* for *stores*."""
     provenance = renderer.provenance()
@@ -328,6 +341,7 @@ def site_of(
         templates=template_set(config).texts,
         context=config.templating.extra_context,
         config=parsed,
+        places=places,
     )
 
 

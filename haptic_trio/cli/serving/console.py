@@ -176,7 +176,7 @@ def summaries_of(process: Process) -> Summaries:
         state = process.running.value
         return state.components.quarantine if state is not None and state.components is not None else None
 
-    return Summaries(quarantine, _make_redactor(process).clean)
+    return Summaries(quarantine, _make_redactor(process).clean, process.places)
 
 
 def wants_console(choice: str, listen: str) -> bool:

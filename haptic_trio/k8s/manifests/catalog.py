@@ -110,6 +110,8 @@ class Catalog:
         """*grace* is how long, in seconds, an object outlives its disappearance from the files."""
         self._grace = grace
         self._claims: dict[Key, list[_Claim]] = {}
+        self._groups: dict[str, set[str]] = {}
+        """Groups of the claims there have been, by kind."""
         self._files: dict[str, list[_Claim]] = {}
         self._file_problems: dict[str, tuple[Problem, ...]] = {}
         self._shadowed: dict[Key, dict[_Claim, Problem]] = {}
@@ -136,6 +138,13 @@ class Catalog:
     def find(self, resource_type: ResourceType, namespace: str, name: str) -> Resource | None:
         """Return one object, or None."""
         return self._by_type.get(resource_type, {}).get((namespace, name))
+
+    def place_of(self, ref: ResourceRef) -> tuple[str, int] | None:
+        """Return the file and the line on which the manifest of *ref* begins; None if there is none."""
+        for group in self._groups.get(ref.kind, ()):
+            if claims := self._claims.get((group, ref.kind, ref.namespace, ref.name)):
+                return claims[0].order
+        return None
 
     def update(self, contents: Iterable[FileContent], gone: Iterable[str], now: float) -> Outcome:
         """Take in what files hold now and which files are gone, and let go what has been gone for the grace."""
@@ -170,8 +179,10 @@ class Catalog:
                 self._leaving.append((claim.expires, claim))
             touched[key] = None
         for claim in fresh:
-            touched[claim.manifest.key] = None
-            self._claims.setdefault(claim.manifest.key, []).append(claim)
+            key = claim.manifest.key
+            touched[key] = None
+            self._claims.setdefault(key, []).append(claim)
+            self._groups.setdefault(key[1], set()).add(key[0])
         self._put_or_drop(self._files, path, kept + fresh)
         self._put_or_drop(self._file_problems, path, content.problems)
 

@@ -30,7 +30,7 @@ from haptic_trio.k8s.manifests.files import (
 )
 from haptic_trio.k8s.manifests.subscription import Matcher, Subscription
 from haptic_trio.k8s.manifests.tree import DirectoryError, TreeChange, find_unwatched, watch_tree
-from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
+from haptic_trio.k8s.resource import Place, Resource, ResourceRef, ResourceType
 
 T = TypeVar("T")
 
@@ -129,6 +129,11 @@ class DirectoryCluster:
         if resource is None:
             raise NotFoundError(ResourceRef(resource_type.plural, namespace, name))
         return resource
+
+    def place_of(self, ref: ResourceRef) -> Place | None:
+        """Return the place of the manifest of *ref*, with an absolute path; None if there is none."""
+        found = self._catalog.place_of(ref)
+        return Place(*found) if found is not None else None
 
     def objects(self) -> tuple[Resource, ...]:
         """Return all objects of the newest scan, of any kind."""

@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from haptic_trio.channels import EventBuffer
-from haptic_trio.k8s.resource import ResourceRef
+from haptic_trio.k8s.resource import Place, Places, ResourceRef, nowhere
 from haptic_trio.messages import Quarantined, Released, ReportsOmitted, WarningRaised, WarningResolved
 from haptic_trio.pipeline.rejection.quarantine import NameFields, Quarantine
 from haptic_trio.pipeline.render import Rendered
@@ -20,7 +20,12 @@ MOST_REPORTED: Final = 50
 
 
 def report_changes(
-    events: EventBuffer, quarantine: Quarantine, rendered: Rendered, correlation: str, name_fields: NameFields
+    events: EventBuffer,
+    quarantine: Quarantine,
+    rendered: Rendered,
+    correlation: str,
+    name_fields: NameFields,
+    places: Places = nowhere,
 ) -> None:
     """Update *quarantine* from *rendered*, and record what changed in *events*."""
     quarantine.warnings = rendered.warnings
@@ -44,7 +49,13 @@ def report_changes(
                 quarantined=count,
             ),
         ),
-        warnings=_record(events, raised, lambda one: WarningRaised(correlation=correlation, warning=one)),
+        warnings=_record(
+            events,
+            raised,
+            lambda one: WarningRaised(
+                correlation=correlation, warning=one, place=_text_of(places(ref_of_warning(one)))
+            ),
+        ),
         resolved=_record(events, resolved, lambda one: WarningResolved(correlation=correlation, warning=one)),
     )
     if omitted.quarantined or omitted.released or omitted.warnings or omitted.resolved:
@@ -58,10 +69,15 @@ def _compare(
     raised, gone = compare_warnings(quarantine.reported_warnings, current)
     quarantine.reported_warnings = current
     # The warnings of a quarantined object are unknown.
-    return raised, [one for one in gone if not quarantine.is_quarantined(_ref_of(one))]
+    return raised, [one for one in gone if not quarantine.is_quarantined(ref_of_warning(one))]
 
 
-def _ref_of(warning: ObjectWarning) -> ResourceRef:
+def _text_of(place: Place | None) -> str:
+    return str(place) if place is not None else ""
+
+
+def ref_of_warning(warning: ObjectWarning) -> ResourceRef:
+    """Return the object that *warning* is about."""
     return ResourceRef(warning.subject.kind, warning.subject.namespace, warning.subject.name)
 
 

@@ -4,7 +4,7 @@ An error of one object is reported. All fragments of the object output their
 fallbacks (see `quarantined`), or nothing; other objects render on.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from haptic_trio.templating.values.costs import Costs
 from haptic_trio.templating.values.limits import LimitReachedError
 from haptic_trio.templating.values.marks import mark, strip_marks
 from haptic_trio.templating.values.paths import RenderedFile
-from haptic_trio.templating.values.report import problem_of
+from haptic_trio.templating.values.report import describe, problem_of
 from haptic_trio.templating.values.subjects import Concern, FragmentKey, Origin, Rejection, RenderedText, is_same_object
 from haptic_trio.templating.values.text import Emitted
 
@@ -65,7 +65,7 @@ def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], 
     before.restore(run, keep_rejections=problem is None)
     good = _find_output(run, origin, fallback)
     if problem is not None:
-        _reject(run, origin, problem, made.concerns, has_fallback=_has_fallback(fallback, good), is_apart=is_apart)
+        _reject(run, origin, problem, made, has_fallback=_has_fallback(fallback, good), is_apart=is_apart)
     if good is None:
         return _render_closing(run, origin, resource, caller) if fallback is Fallback.CLOSED else Emitted("")
     run.trace.outputs[key] = good
@@ -111,6 +111,8 @@ class _Made(NamedTuple):
     """Warnings for the case that the output is not used."""
     guards: frozenset[str]
     """See `FragmentOutput.guards`."""
+    reason: str = ""
+    """The problem for owners of other objects, without values."""
 
 
 def _call(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str]) -> _Made:
@@ -123,7 +125,7 @@ def _call(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], st
     subjects.append(origin.subject)
     run.rendered += 1
     budget = run.switch_to_fragment(origin.fragment, origin.subject.namespace)
-    text, output, problem = "", None, None
+    text, output, problem, reason = "", None, None, ""
     try:
         text = caller()
         made = FragmentOutput(
@@ -147,14 +149,14 @@ def _call(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], st
             run.note_slow(origin.fragment, origin.subject.namespace)
         problem = problem_of(error, origin.subject)
     except Exception as error:  # noqa: BLE001  whatever an object's data breaks must break this object alone
-        problem = problem_of(error, origin.subject, resource)
+        problem, reason = problem_of(error, origin.subject, resource), describe(error)[0]
     finally:
         run.leave_fragment(budget)
         concerns, trace.concerns = trace.concerns, outer_concerns
         guards, trace.guards = frozenset(trace.guards), outer_guards
         trace.costs = outer_costs
     del subjects[depth:]
-    return _Made(text, output, problem, concerns, guards)
+    return _Made(text, output, problem, concerns, guards, reason)
 
 
 def _check_limits(run: RenderRun, key: FragmentKey, output: FragmentOutput) -> None:
@@ -206,7 +208,7 @@ def _has_fallback(fallback: Fallback | None, good: FragmentOutput | None) -> boo
 
 
 def _reject(
-    run: RenderRun, origin: Origin, problem: Problem, concerns: Iterable[Concern], *, has_fallback: bool, is_apart: bool
+    run: RenderRun, origin: Origin, problem: Problem, made: _Made, *, has_fallback: bool, is_apart: bool
 ) -> None:
     rejection = Rejection(
         origin.fragment, origin.subject, problem, origin.ordinal, has_fallback, origin.within, is_apart=is_apart
@@ -214,7 +216,8 @@ def _reject(
     assert run.unit is not None
     run.trace.rejections.append((run.unit.position, rejection))
     run.trace.warnings.update(
-        (concern.warning_for(problem.message, has_fallback=has_fallback), None) for concern in concerns
+        (concern.warning_for(made.reason or problem.message, has_fallback=has_fallback), None)
+        for concern in made.concerns
     )
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from haptic_trio.redaction import is_secret_name
 from haptic_trio.yaml.paths import item_path, key_path
 
 MOST_FIELDS: Final = 3
@@ -14,6 +15,8 @@ MOST_TEXTS: Final = 2_000
 LONGEST_TEXT: Final = 4_096
 """Characters; longer texts are skipped, except those of Secrets."""
 MOST_CHARACTERS: Final = 100_000
+_LONGEST_SHOWN: Final = 80
+"""Characters of a value in a message."""
 _DEEPEST: Final = 32
 _SECRET: Final = "Secret"  # noqa: S105  a kind of object
 _NOT_WRITTEN: Final = frozenset({"managedFields", "kubectl.kubernetes.io/last-applied-configuration"})
@@ -45,6 +48,17 @@ def find_value(resource: Any, value: str | None) -> tuple[str, ...]:
 def text_at(resource: Mapping[str, Any], path: str) -> str | None:
     """Return the text at *path* of *resource*; None unless `texts_of` yields it."""
     return next((text for found, _, text in texts_of(resource) if found == path), None)
+
+
+def message_about(resource: Any, fields: tuple[str, ...], message: str) -> str:
+    """Return *message* with the text of the first of *fields* instead of "the value", unless it may be secret."""
+    if not isinstance(resource, Mapping) or resource.get("kind") == _SECRET or is_secret_name(fields[0]):
+        return message
+    text = text_at(resource, fields[0])
+    if not text or not text.isprintable():
+        return message
+    shown = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+    return message.replace("the value ", f'"{shown}" ', 1)
 
 
 def texts_of(resource: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

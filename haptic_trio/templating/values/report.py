@@ -15,12 +15,14 @@ from haptic_trio.errors import HapticError, Problem
 from haptic_trio.redaction import shown_source
 from haptic_trio.templating.values.faults import MissingValueError, TemplateFaultError, did_you_mean
 from haptic_trio.templating.values.limits import LimitReachedError, RenderAbandonedError
-from haptic_trio.templating.values.object_texts import find_value
+from haptic_trio.templating.values.object_texts import find_value, message_about
 from haptic_trio.templating.values.subjects import Subject
 
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"", re.DOTALL)
 _LONG: Final = re.compile(r"'[^']{61,}'|\"[^\"]{61,}\"", re.DOTALL)
 _LONGEST_MESSAGE: Final = 400
+_EMITTER: Final = re.compile(r"\A[a-z0-9_]+: ")
+"""Name of the emitter, which owners of objects do not know."""
 _WORD: Final = re.compile(r'"([a-z0-9-]+)"')
 
 
@@ -33,12 +35,14 @@ def problem_of(error: BaseException, subject: Subject | None = None, resource: o
     name = (template.name or "") if template else ""
     sources = getattr(template.environment, "sources", {}) if template else {}
     message, hint = describe(error, sources)
-    fields = find_value(resource, getattr(error, "value", None))
+    fields = _most_likely(find_value(resource, getattr(error, "value", None)), sources.get(name, ""), line)
+    if fields:
+        message = message_about(resource, fields, _EMITTER.sub("", message))
     return Problem(
         message=message,
         source=name,
         line=line,
-        path=", ".join(_most_likely(fields, sources.get(name, ""), line)),
+        path=", ".join(fields),
         hint=hint,
         excerpt=excerpt(sources.get(name, ""), line),
         subject=str(subject) if subject else "",

@@ -1,6 +1,7 @@
 """People see the first quarantined objects and warnings, with their reasons and without Secrets."""
 
 from haptic_trio.errors import Problem
+from haptic_trio.k8s.resource import Place
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.rejection.summary import ObjectProblem, Summaries
 from haptic_trio.templating.values.subjects import ObjectWarning, Rejection, Subject
@@ -23,7 +24,9 @@ def test_summary_lists_quarantined_objects_and_warnings() -> None:
 
     assert (found.quarantined, found.warnings, found.more) == (1, 1, 0)
     assert found.listed == (
-        ObjectProblem(object="Ingress default/w0", reason="Quarantined", problem="map:3: bad value", serving="nothing"),
+        ObjectProblem(
+            object="Ingress default/w0", reason="Quarantined", problem="bad value [map:3]", serving="nothing"
+        ),
         ObjectProblem(object="Ingress default/web", reason="PortNotFound", problem="no port grpc"),
     )
 
@@ -47,8 +50,22 @@ def test_texts_are_cleaned_once() -> None:
     summaries.latest()
     found = summaries.latest()
 
-    assert {one.problem for one in found.listed} == {"map:3: the word ***"}
+    assert {one.problem for one in found.listed} == {"the word *** [map:3]"}
     assert len(cleaned) == 2
+
+
+def test_file_of_a_manifest_comes_first() -> None:
+    quarantine = Quarantine()
+    problem = Problem(message="bad value", source="site/shop.yaml", line=3, path="spec.host")
+    quarantine.update((Rejection("paths", Subject("Ingress", "default", "w"), problem),))
+    quarantine.warnings = (ObjectWarning(Subject("Ingress", "default", "web"), "PortNotFound", "no port grpc"),)
+
+    listed = Summaries(lambda: quarantine, str, lambda _ref: Place("site/web.yaml", 8)).latest().listed
+
+    assert [one.problem for one in listed] == [
+        "site/shop.yaml:3: spec.host: bad value",
+        "site/web.yaml:8: no port grpc",
+    ]
 
 
 def test_summary_between_two_iterations_is_empty() -> None:

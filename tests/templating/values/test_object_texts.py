@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from haptic_trio.templating.values.object_texts import find_value, text_at
+from haptic_trio.templating.values.object_texts import find_value, message_about, text_at
 
 
 def ingress(host: str = "shop.test", **annotations: str) -> dict[str, Any]:
@@ -57,3 +57,12 @@ def test_anything_else_has_no_such_field(resource: Any) -> None:
 def test_text_at_a_path_is_returned() -> None:
     assert text_at(ingress(proxy_read_timeout="5y"), TIMEOUT) == "5y"
     assert text_at(ingress(), "spec.rules[0].port") is None
+
+
+def test_message_has_the_value_unless_it_may_be_secret() -> None:
+    secret = {"kind": "Secret", "data": {"tls.crt": "YWJj"}}
+    annotated = {"kind": "Ingress", "metadata": {"annotations": {"x/api-token": "a b"}}}
+
+    assert message_about(ingress(proxy_read_timeout="5y"), (TIMEOUT,), "the value is bad") == '"5y" is bad'
+    assert message_about(secret, ('data["tls.crt"]',), "the value is bad") == "the value is bad"
+    assert message_about(annotated, ('metadata.annotations["x/api-token"]',), "the value is bad") == "the value is bad"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haptic_trio.errors import Problem
-from haptic_trio.pipeline.field_paths import find_fields, name_fields, without_emitter
+from haptic_trio.templating.field_paths import find_fields, name_fields, without_emitter
 from haptic_trio.templating.filters.emit import EmitError
 from haptic_trio.templating.filters.emitters import EMITTERS
 from haptic_trio.templating.values.object_texts import MOST_TEXTS
@@ -138,22 +138,12 @@ def test_name_of_the_emitter_is_not_reported() -> None:
 
 
 def test_problem_names_the_field_and_its_value() -> None:
-    problem = Problem(message="seconds: the value is not a duration", path='metadata.annotations["x/timeout"]')
-    resource = web(annotations={"x/timeout": "5y"})
+    problem = name_fields(with_paths("/", "/a b"), Problem(message=rejection_of("url_path", "/a b")))
 
-    assert name_fields(resource, problem).message == '"5y" is not a duration'
-
-
-def test_value_of_a_secret_or_of_a_field_with_a_secret_is_not_shown() -> None:
-    secret = {"kind": "Secret", "metadata": {"name": "s"}, "data": {"tls.crt": "YWJj"}}
-    annotated = web(annotations={"x/api-token": "a b"})
-
-    of_secret = name_fields(secret, Problem(message="pem: the value is bad", path='data["tls.crt"]'))
-    of_annotation = name_fields(
-        annotated, Problem(message="word: the value is bad", path='metadata.annotations["x/api-token"]')
+    assert (problem.path, problem.message) == (
+        "spec.rules[0].http.paths[1].path",
+        '"/a b" contains a space at character 3',
     )
-
-    assert (of_secret.message, of_annotation.message) == ("the value is bad", "the value is bad")
 
 
 def test_annotation_that_a_library_names_without_its_prefix_is_found() -> None:

@@ -7,22 +7,18 @@ is at fault if the emitter rejects it with the same message.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from haptic_trio.errors import Problem
-from haptic_trio.k8s.resource import Resource
-from haptic_trio.redaction import is_secret_name
 from haptic_trio.templating.filters.emit import EmitError
 from haptic_trio.templating.filters.emitters import EMITTERS
 from haptic_trio.templating.filters.values import VALUES
-from haptic_trio.templating.values.object_texts import MOST_CHARACTERS, MOST_FIELDS, MOST_TEXTS, text_at, texts_of
+from haptic_trio.templating.values.object_texts import MOST_CHARACTERS, MOST_FIELDS, MOST_TEXTS, message_about, texts_of
 
 _SECRET: Final = "Secret"  # noqa: S105  a kind of object
-_LONGEST_SHOWN: Final = 80
-"""Characters of a value in a message."""
 _WHOLE: Final = frozenset({"pem", "b64decode"})
 """Emitters of whole files, whose messages name no single text."""
 _FIRST_WORD: Final = re.compile(r"[a-z0-9-]{3,}(?= )").match
@@ -36,28 +32,16 @@ Rejects = Callable[[str, str, str], bool]
 """Whether the rule rejects a text; called with path, last key and text."""
 
 
-def name_fields(resource: Resource | None, problem: Problem) -> Problem:
-    """Return *problem* with the path of the field of *resource* at fault, and its value unless it may be secret."""
-    fields = tuple(problem.path.split(", ")) if problem.path else find_fields(resource, problem.message)
-    if not fields:
+def name_fields(resource: Mapping[str, Any] | None, problem: Problem) -> Problem:
+    """Return *problem* with the path of the field of *resource* at fault, if it has none and one is found."""
+    if problem.path or not (fields := find_fields(resource, problem.message)):
         return problem
-    message = without_emitter(problem.message)
-    shown = _shown_value(resource, fields[0])
-    if shown:
-        message = message.replace("the value ", f"{shown} ", 1)
-    return msgspec.structs.replace(problem, path=", ".join(fields), message=message)
+    return msgspec.structs.replace(
+        problem, path=", ".join(fields), message=message_about(resource, fields, without_emitter(problem.message))
+    )
 
 
-def _shown_value(resource: Resource | None, path: str) -> str:
-    if not resource or resource.get("kind") == _SECRET or is_secret_name(path):
-        return ""
-    text = text_at(resource, path)
-    if not text or not text.isprintable():
-        return ""
-    return f'"{text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "…"}"'
-
-
-def find_fields(resource: Resource | None, message: str) -> tuple[str, ...]:
+def find_fields(resource: Mapping[str, Any] | None, message: str) -> tuple[str, ...]:
     """Return the paths of the texts in *resource* that *message* rejects; none if that is ambiguous.
 
     Takes at most a few milliseconds for any object. Secrets are not searched.
@@ -85,7 +69,7 @@ def without_emitter(message: str) -> str:
     return rest if rest and (name in EMITTERS or name in VALUES or name in _WHOLE) else message
 
 
-def _texts_and_items(resource: Resource) -> Iterator[tuple[str, str, str]]:
+def _texts_and_items(resource: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     for path, key, text in texts_of(resource):
         yield path, key, text
         # Some annotations are lists whose items are emitted separately.
