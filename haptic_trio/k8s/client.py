@@ -62,6 +62,20 @@ class Deleted(msgspec.Struct, frozen=True):
     object: Resource
 
 
+class Listing(msgspec.Struct, frozen=True):
+    """How much has been read of all lists of a cluster since the start, whether they are complete or not."""
+
+    done: int
+    """Objects, or bytes of manifests; a larger number means progress."""
+    total: int = 0
+    """Bytes of all manifests; 0 for objects, whose number is unknown."""
+
+    def __str__(self) -> str:
+        if self.total:
+            return f"read {self.done / 1e6:,.1f} of {self.total / 1e6:,.1f} MB of manifests"
+        return f"listed {self.done:,} objects" if self.done else ""
+
+
 WatchEvent: TypeAlias = Listed | Upserted | Deleted
 
 
@@ -75,6 +89,11 @@ class Client(Protocol):
         time and replaces everything. The iterator ends only with the
         cluster: the client reconnects after interruptions.
         """
+        ...
+
+    @property
+    def listing(self) -> Listing:
+        """How much has been listed so far."""
         ...
 
     async def get(self, resource_type: ResourceType, namespace: str, name: str) -> Resource:

@@ -9,7 +9,7 @@ from typing import Final
 import trio
 
 from haptic_trio.errors import HapticError
-from haptic_trio.k8s.client import Client, Deleted, Listed, Selection, Upserted, WatchEvent
+from haptic_trio.k8s.client import Client, Deleted, Listed, Listing, Selection, Upserted, WatchEvent
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType, ref_of
 from haptic_trio.k8s.watch_feed import Drainable
 
@@ -96,6 +96,11 @@ class WatchSession:
         reader = former._readers.get(selection)  # noqa: SLF001  the two are of one class
         if reader is not None and reader.is_resumed:
             self._readers[selection] = reader.copied()
+
+    @property
+    def listing(self) -> Listing:
+        """See `Client.listing`."""
+        return self._watches.client.listing
 
     async def get(self, resource_type: ResourceType, namespace: str, name: str) -> Resource:
         """See `Client.get`."""

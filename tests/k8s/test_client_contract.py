@@ -12,7 +12,7 @@ import pytest
 import trio
 import yaml
 
-from haptic_trio.k8s.client import Client, Deleted, Listed, NotFoundError, Selection, Upserted, WatchEvent
+from haptic_trio.k8s.client import Client, Deleted, Listed, Listing, NotFoundError, Selection, Upserted, WatchEvent
 from haptic_trio.k8s.manifests.directory import DirectoryCluster
 from haptic_trio.k8s.reflector import ResourceChanged, run_reflector
 from haptic_trio.k8s.resource import Resource, ResourceType, version_of
@@ -114,6 +114,10 @@ class LabelledClient:
     def __init__(self, client: Client, label: str) -> None:
         self._client = client
         self._label = label
+
+    @property
+    def listing(self) -> Listing:
+        return self._client.listing
 
     def watch(self, selection: Selection) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
         """See `Client.watch`."""

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from haptic_trio.errors import Problem
-from haptic_trio.k8s.client import Client, Deleted, Listed, NotFoundError, Selection, Upserted, WatchEvent
+from haptic_trio.k8s.client import Client, Deleted, Listed, Listing, NotFoundError, Selection, Upserted, WatchEvent
 from haptic_trio.k8s.reflector import ResourceChanged, run_reflector
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
 from haptic_trio.k8s.store import Store
@@ -21,6 +21,8 @@ class ScriptedCluster:
     def __init__(self) -> None:
         self.events, self._events_out = trio.open_memory_channel[WatchEvent](10)
         self.watches = 0
+
+    listing = Listing(0)
 
     @asynccontextmanager
     async def watch(self, selection: Selection) -> AsyncIterator[AsyncIterator[WatchEvent]]:

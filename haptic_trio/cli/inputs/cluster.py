@@ -37,7 +37,7 @@ def make_cluster(options: InputOptions, report: Report) -> Cluster:
 def begin_reading(steps: Steps, cluster: Client) -> None:
     """Show that *cluster* is read, and how much of it has been."""
     if isinstance(cluster, DirectoryCluster):
-        steps.begin("reading manifests: files", lambda: cluster.progress)
+        steps.begin("reading manifests: bytes", lambda: (cluster.listing.done, cluster.listing.total))
     else:
         steps.begin("connecting to the API server")
 

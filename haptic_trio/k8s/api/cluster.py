@@ -15,7 +15,7 @@ from haptic_trio.k8s.api.decode import decode_object
 from haptic_trio.k8s.api.discovery import Discovery, ServedKind
 from haptic_trio.k8s.api.watch_counts import WatchCounts
 from haptic_trio.k8s.api.watching import KindWatch, Pace, Streaming
-from haptic_trio.k8s.client import NotFoundError, Report, Selection, WatchEvent
+from haptic_trio.k8s.client import Listing, NotFoundError, Report, Selection, WatchEvent
 from haptic_trio.k8s.errors import AbsentKindError, MissingError, ServerFailedError
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
 from haptic_trio.k8s.watch_feed import Feed, NamespaceMerge
@@ -54,6 +54,11 @@ class ApiCluster:
     def requests(self) -> int:
         """Number of requests sent to the API server."""
         return self._connection.requests
+
+    @property
+    def listing(self) -> Listing:
+        """See `Client.listing`."""
+        return Listing(self.counts.listed)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep the connection until cancelled; to be called once.

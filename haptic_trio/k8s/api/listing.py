@@ -1,6 +1,6 @@
 """Paged lists of a kind."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import trio
@@ -70,12 +70,13 @@ class Query:
 
 
 async def list_objects(
-    connection: Connection, served: ServedKind, namespace: str, query: Query
+    connection: Connection, served: ServedKind, namespace: str, query: Query, note: Callable[[int], None]
 ) -> tuple[tuple[Resource, ...], str]:
     """Return all selected objects, and the version to watch from; raises `ApiError`.
 
-    Decodes piece by piece, so that others get their turn. A list that takes
-    so long that its next page has expired is made again in one piece.
+    Decodes piece by piece, so that others get their turn, and calls *note*
+    with the number of objects in each piece. A list that takes so long that
+    its next page has expired is made again in one piece.
     """
     what = f"list {served.type}"
     objects: list[Resource] = []
@@ -100,6 +101,7 @@ async def list_objects(
             for start in range(0, len(items), _SLICE):
                 decoded = decode_objects(items[start : start + _SLICE], served)
                 objects += (query.reduced(resource) for resource in decoded if query.matches(resource))
+                note(len(decoded))
                 await trio.lowlevel.checkpoint()
         except INVALID_JSON as error:
             raise ServerFailedError(what, f"the answer is no list: {error}") from error

@@ -11,5 +11,7 @@ class WatchCounts:
         """Watches that were opened: the first, and each that took the place of one that had ended."""
         self.lists: Counter[str] = Counter()
         """Complete lists, streamed ones included: the first, and one each time the server had forgotten our place."""
+        self.listed = 0
+        """Objects of lists, complete or not."""
         self.failures: Counter[tuple[str, str]] = Counter()
         """By kind, and by the name of the error without `Error`, such as `Expired`."""

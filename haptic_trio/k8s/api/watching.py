@@ -152,7 +152,7 @@ class KindWatch:
         return await self._watch(served)
 
     async def _list(self, served: ServedKind) -> None:
-        objects, version = await list_objects(self._connection, served, self._namespace, self._query)
+        objects, version = await list_objects(self._connection, served, self._namespace, self._query, self._note_listed)
         await self._note_list(objects, version)
 
     async def _watch(self, served: ServedKind) -> bool:
@@ -201,6 +201,8 @@ class KindWatch:
         """Hand on what *batch* says; return what is gathered of a list that is not complete yet."""
         events: list[WatchEvent] = []
         version = self._version
+        if gathered is not None:
+            self._note_listed(len(batch))
         failure: ApiError | None = None
         for event in batch:
             if event.type == "ERROR":
@@ -239,6 +241,9 @@ class KindWatch:
         self._delays.accept()
         self._note_success()
         await self._publish([Listed(objects)])
+
+    def _note_listed(self, count: int) -> None:
+        self._counts.listed += count
 
     def _note_success(self) -> None:
         self._report_problems(())

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 import trio
 
 from haptic_trio.errors import Problem
-from haptic_trio.k8s.client import NotFoundError, Report, Selection, WatchEvent
+from haptic_trio.k8s.client import Listing, NotFoundError, Report, Selection, WatchEvent
 from haptic_trio.k8s.manifests.catalog import Catalog, FileContent, Outcome
 from haptic_trio.k8s.manifests.files import (
     Known,
@@ -81,8 +81,7 @@ class DirectoryCluster:
         self._subscriptions: set[Subscription] = set()
         self._scanned = trio.Event()
         self._ended = False
-        self.progress = (0, 0)
-        """Files that the present or last scan has read, and all that it reads."""
+        self._read_bytes = self._bytes_to_read = 0
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Follow the directory until cancelled; to be called once.
@@ -134,6 +133,11 @@ class DirectoryCluster:
         """Return the place of the manifest of *ref*, with an absolute path; None if there is none."""
         found = self._catalog.place_of(ref)
         return Place(*found) if found is not None else None
+
+    @property
+    def listing(self) -> Listing:
+        """See `Client.listing`: the bytes of the present or last scan. May be asked from any thread."""
+        return Listing(min(self._read_bytes, self._bytes_to_read), self._bytes_to_read)
 
     def objects(self) -> tuple[Resource, ...]:
         """Return all objects of the newest scan, of any kind."""
@@ -189,12 +193,18 @@ class DirectoryCluster:
 
     async def _read(self, scan: Scan) -> None:
         self._note_directories(scan)
+        done, self._read_bytes, self._bytes_to_read = 0, 0, sum(scan.sizes.values())
         for start in range(0, len(scan.read), _BATCH_FILES):
-            self.progress = start, len(scan.read)
             paths = scan.read[start : start + _BATCH_FILES]
-            self._take(await _in_thread(partial(read_files, str(self._root), paths, self._known)))
-        self.progress = len(scan.read), len(scan.read)
+            self._take(await _in_thread(partial(read_files, str(self._root), paths, self._known, self._note_read)))
+            # Files whose text was not read again, since it is known, have not been counted.
+            done += sum(scan.sizes.get(path, 0) for path in paths)
+            self._read_bytes = done
         self._take([Reading(path, None, None) for path in scan.gone])
+
+    def _note_read(self, size: int) -> None:
+        """Count bytes that the worker thread has read; only one reads at a time."""
+        self._read_bytes += size
 
     async def _report_unwatched(self, directories: Sequence[str]) -> None:
         """Report the directories that had no kernel watch at the last two audits."""

@@ -4,7 +4,7 @@ import errno
 import io
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from hashlib import blake2b, file_digest
 from pathlib import Path
@@ -64,6 +64,8 @@ class Scan(msgspec.Struct, frozen=True, kw_only=True):
     """Directories that were listed."""
     missing: tuple[str, ...]
     """Directories that do not exist."""
+    sizes: Mapping[str, int] = {}
+    """Bytes of the files in `read`, as they were listed; files that were named are missing."""
     directories: tuple[str, ...]
     """The listed directories that were named. They may be new, and the kernel may not have reported the first files."""
 
@@ -144,21 +146,37 @@ def _kind_of(path: Path) -> int:
     return kind
 
 
-def read_files(root: str, paths: Iterable[str], known: Mapping[str, Known]) -> list[Reading]:
+def read_files(
+    root: str, paths: Iterable[str], known: Mapping[str, Known], note: Callable[[int], None] = lambda _size: None
+) -> list[Reading]:
     """Read *paths*, see `read_file`. Raises `RootMissingError`: then none of them counts as gone."""
-    readings = [read_file(path, known.get(path)) for path in paths]
+    readings = [read_file(path, known.get(path), note) for path in paths]
     if any(reading.known is None for reading in readings):
         _check_root(root)
     return readings
 
 
-def read_file(path: str, known: Known | None) -> Reading:
+class _Noted(io.BufferedReader):
+    """A file that tells how many bytes of its text are read."""
+
+    def __init__(self, raw: io.FileIO, note: Callable[[int], None]) -> None:
+        super().__init__(raw)
+        self._note = note
+
+    def read1(self, size: int = -1, /) -> bytes:
+        data = super().read1(size)
+        self._note(len(data))
+        return data
+
+
+def read_file(path: str, known: Known | None, note: Callable[[int], None] = lambda _size: None) -> Reading:
     """Read *path* and the manifests in it, unless its bytes are the *known* ones.
 
-    The text is not in memory as a whole.
+    The text is not in memory as a whole. *note* is called with the size of
+    each piece of it that has been read.
     """
     try:
-        with open(path, "rb", opener=_open_at_once) as file:
+        with _Noted(io.FileIO(path, opener=_open_at_once), note) as file:
             status = _status_of(file)
             if status.st_size > MAX_FILE:
                 return _rejected(path, _too_large(path), Known(fingerprint_of(status), b""))
@@ -236,8 +254,10 @@ def _scan_below(root: str, directories: list[str], read: list[str], known: Mappi
             path for path in known if path.startswith(below) and path not in walk.found and not path.startswith(closed)
         ]
     _check_root(root)
+    wanted = sorted({*read, *changed})
     return Scan(
-        read=tuple(sorted({*read, *changed})),
+        read=tuple(wanted),
+        sizes={path: walk.found[path][2] for path in wanted if path in walk.found},
         gone=tuple(gone),
         rejected=tuple(FileContent(path=path, problems=(problem,)) for path, problem in walk.rejected.items()),
         listed=tuple(walk.listed),

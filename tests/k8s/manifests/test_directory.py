@@ -91,6 +91,14 @@ async def test_it_is_ready_after_the_first_scan(root: Path, reports: Reports) ->
             await cluster.get(SERVICES, "default", "c")
 
 
+async def test_progress_is_counted_in_bytes_of_all_files(root: Path, reports: Reports) -> None:
+    size = 0
+    for number in range(40):
+        size += (root / f"{number}.yaml").write_text(service_manifest(f"web{number}"))
+    async with running(root, reports) as cluster:
+        assert (cluster.listing.done, cluster.listing.total) == (size, size)
+
+
 async def test_a_watch_follows_saves_deletions_and_new_directories(root: Path, reports: Reports) -> None:
     (root / "a.yaml").write_text(service_manifest("a"))
     selection = Selection(type=SERVICES)

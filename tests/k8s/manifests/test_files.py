@@ -275,3 +275,18 @@ def test_a_root_that_fails_has_no_files_gone(tmp_path: Path, monkeypatch: pytest
             scan_all(str(root), known)
         with pytest.raises(RootMissingError, match="cannot be read"):
             scan_paths(str(root), [str(root / "a.yaml")], known)
+
+
+def test_progress_within_one_large_file_is_noted(tmp_path: Path) -> None:
+    file = tmp_path / "all.yaml"
+    file.write_text("---\n".join(service_manifest(f"web{number}") for number in range(1000)))
+    noted: list[int] = []
+
+    reading = read_file(str(file), None, noted.append)
+
+    assert reading.content is not None
+    assert len(reading.content.manifests) == 1000
+    assert sum(noted) == file.stat().st_size
+    assert len(noted) > 10
+    read_file(str(file), reading.known, noted.append)
+    assert sum(noted) == file.stat().st_size

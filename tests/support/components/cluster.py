@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager, suppress
 
 import trio
 
-from haptic_trio.k8s.client import NotFoundError, Selection, WatchEvent
+from haptic_trio.k8s.client import Listing, NotFoundError, Selection, WatchEvent
 from haptic_trio.k8s.manifests.catalog import ObjectChange, type_of
 from haptic_trio.k8s.manifests.subscription import Matcher, Subscription
 from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
@@ -52,6 +52,8 @@ class MemoryCluster:
         """How many watches were ever opened."""
         self.failures: dict[ResourceType, list[Exception]] = {}
         """What the next watches of a type raise, one after another."""
+        self.listed = 0
+        """How many objects the lists have brought so far."""
         self._objects: dict[Key, Resource] = {}
         self._version = 0
         self._subscriptions: set[_Subscription] = set()
@@ -110,6 +112,11 @@ class MemoryCluster:
         finally:
             self.watches -= 1
             self._subscriptions.discard(subscription)
+
+    @property
+    def listing(self) -> Listing:
+        """See `Client.listing`."""
+        return Listing(self.listed)
 
     async def get(self, resource_type: ResourceType, namespace: str, name: str) -> Resource:
         """See `Client.get`."""
