@@ -288,6 +288,10 @@ def _stage(event: m.StageReached) -> LogLine:
     }  # fmt: skip
 
 
+def _progress(event: m.ProgressMade) -> LogLine:
+    return "info", "still working", {"progress": event.progress, "iteration": event.iteration}
+
+
 def _iteration_ended(event: m.IterationEnded) -> LogLine:
     return "info", "iteration ended", {
         "iteration": event.iteration, "reason": event.reason, "s": round(event.seconds, 1),
@@ -338,6 +342,7 @@ LOG_LINES: Mapping[type[msgspec.Struct], Callable[[Any], LogLine]] = {
     m.ConfigChanged: _config_changed,
     m.ConfigInvalid: _config_invalid,
     m.StageReached: _stage,
+    m.ProgressMade: _progress,
     m.IterationEnded: _iteration_ended,
     m.ProblemsReported: _problems,
 }

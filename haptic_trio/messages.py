@@ -384,6 +384,14 @@ class StageReached(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
+class ProgressMade(msgspec.Struct, frozen=True, kw_only=True):
+    """The first lists or a render take long and make progress; sent every few seconds."""
+
+    iteration: int
+    progress: str
+    """Such as `listed 12,000 objects` or `rendered 4,000 of 20,000 fragments`."""
+
+
 class IterationEnded(msgspec.Struct, frozen=True, kw_only=True):
     """An iteration is closed: every task of it has finished."""
 

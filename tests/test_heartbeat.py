@@ -108,3 +108,29 @@ async def test_pulses_are_listed_in_order_and_a_new_one_replaces_that_of_the_sam
     heartbeats.add("deployer", limit=5)
 
     assert [(state.name, state.limit) for state in heartbeats.states()] == [("deployer", 5.0), ("scheduler", 1.0)]
+
+
+def test_steps_renew_the_limit_and_silence_ends_it(clock: Clock) -> None:
+    steps = 7
+    heartbeat = Heartbeat("coordinator", 10, steps=lambda: steps, clock=clock)
+    with heartbeat.busy():
+        for _ in range(5):
+            clock.now += 9
+            steps += 1
+            assert not heartbeat.state().stalled
+        clock.now += 10
+        assert not heartbeat.state().stalled
+        clock.now += 1
+        assert heartbeat.state().detail == "busy for 11.0 s without progress, limit 10.0 s"
+        steps += 1
+        assert not heartbeat.state().stalled
+
+
+def test_steps_of_earlier_work_do_not_count_for_the_next(clock: Clock) -> None:
+    steps = 0
+    heartbeat = Heartbeat("coordinator", 10, steps=lambda: steps, clock=clock)
+    with heartbeat.busy():
+        steps += 1
+    with heartbeat.busy():
+        clock.now += 11
+        assert heartbeat.state().stalled

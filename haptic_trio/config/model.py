@@ -55,7 +55,8 @@ class ControllerConfig(_Model, frozen=True):
     leader_election: LeaderElection = LeaderElection()
     """The lease that decides which replica deploys."""
     start_timeout: PositiveDuration = Duration(60)
-    """If an iteration does not reach reconciliation within this time, the last good configuration is used."""
+    """If an iteration does not reach reconciliation within this time, the last good configuration is used. The time
+    counts again while the first lists make progress."""
     drain_timeout: Duration = Duration(5)
     """Time that a deployment in flight has to finish when its iteration ends."""
 

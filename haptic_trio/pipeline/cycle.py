@@ -97,6 +97,20 @@ class Pipeline:
         return self._newest
 
     @property
+    def steps(self) -> int:
+        """A number that changes while a render or `parse` makes progress; `haproxy -c` counts nothing."""
+        return self._renderer.steps + self._validator.steps
+
+    @property
+    def progress(self) -> str:
+        """How far the present render is, as text; empty while nothing renders."""
+        counted = self._renderer.progress
+        if counted is None:
+            return ""
+        done, due = counted
+        return f"rendered {done:,} of {due:,} fragments" if due else f"rendered {done:,} fragments"
+
+    @property
     def is_behind(self) -> bool:
         """Whether changes wait for another cycle; see `k8s.intake`."""
         return self._stores.intake.is_waiting

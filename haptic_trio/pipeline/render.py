@@ -197,6 +197,24 @@ class Renderer:
         return self._session is not None and not used_kinds(self._session.views).isdisjoint(stores)
 
     @property
+    def steps(self) -> int:
+        """A number that changes while a render makes progress; for any thread."""
+        session = self._session
+        return session.run.rendered + session.run.steps if session is not None else 0
+
+    @property
+    def progress(self) -> tuple[int, int] | None:
+        """How many fragments the present render has rendered, and of how many that it has found so far.
+
+        The latter is 0 before it has reached an `{% each %}`. None while nothing renders.
+        """
+        session = self._session
+        if self._rendering is None or session is None:
+            return None
+        run = session.run
+        return (run.turns_done, run.turns_due) if run.turns_due else (run.rendered - session.rendered_before, 0)
+
+    @property
     def has_rendered(self) -> bool:
         """Whether any render has reached its caller."""
         return self._session is not None and self._session.is_delivered

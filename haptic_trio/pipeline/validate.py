@@ -112,6 +112,11 @@ class Validator:
         return tuple(locate(problem, rendered)[0] for problem in report.warnings)
 
     @property
+    def steps(self) -> int:
+        """A number that changes while `parse` makes progress; for any thread."""
+        return self._sections.hits + self._sections.misses
+
+    @property
     def costly(self) -> float:
         """CPU seconds that an object may add to a check before it counts as slow."""
         return COSTLY_SHARE * self._check_timeout

@@ -19,6 +19,7 @@ from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.stages.components import build_components
 from haptic_trio.stages.iteration_components import IterationComponents
 from haptic_trio.stages.process import Candidate, Process
+from haptic_trio.stages.progress import prolonged
 from haptic_trio.stages.watch_resources import go_on_after, run_watch_resources
 
 CATCH_UP: Final = 5
@@ -113,7 +114,10 @@ async def _fill_stores(
     pending_lists: set[str] = set()
     if (ports := components.stores.get(TAKEN_PORTS)) is not None:
         ports.replace(process.retained.taken_ports.objects())
-    with trio.move_on_after(limit) as listing:
+    with (
+        trio.move_on_after(limit) as listing,
+        prolonged(nursery, listing, limit, lambda: process.client.listing),
+    ):
         await nursery.start(
             partial(
                 run_watch_resources,

@@ -16,6 +16,7 @@ from haptic_trio.stages.candidate import make_candidate
 from haptic_trio.stages.components import run_components
 from haptic_trio.stages.load_config import run_load_config
 from haptic_trio.stages.process import STAGES, Candidate, IterationState, Process
+from haptic_trio.stages.progress import prolonged, report_progress
 from haptic_trio.stages.reconcile import run_reconcile
 from haptic_trio.stages.watch_config import run_watch_config
 from haptic_trio.stages.watch_resources import run_watch_resources
@@ -59,6 +60,7 @@ async def run_iteration(
     with Channels() as channels:
         state.validated, state.completed = channels.validated, channels.completed
         state.leadership, state.channels = process.leadership, channels
+        state.listing = lambda: process.client.listing
         async with trio.open_nursery() as nursery:
 
             async def end_on_change() -> None:
@@ -68,6 +70,7 @@ async def run_iteration(
                 nursery.cancel_scope.cancel(reason=f"configuration {change.loaded.version}")
 
             nursery.start_soon(end_on_change)
+            nursery.start_soon(report_progress, state, process.events)
             await _start_stages(
                 process,
                 state,
@@ -157,20 +160,21 @@ async def _start_stages(
             )
         )
         reached(2, "components")
-        await nursery.start(
-            partial(
-                run_watch_resources,
-                components.watches,
-                loaded.config.watched_resources,
-                components.stores,
-                channels.changes_in.clone(),
-                events=process.events,
-                pending_lists=state.pending_lists,
-                is_read=components.pipeline.reads,
-                unread=channels.unread,
-                is_resumed=candidate is not None,
+        with prolonged(nursery, starting, limit, lambda: process.client.listing):
+            await nursery.start(
+                partial(
+                    run_watch_resources,
+                    components.watches,
+                    loaded.config.watched_resources,
+                    components.stores,
+                    channels.changes_in.clone(),
+                    events=process.events,
+                    pending_lists=state.pending_lists,
+                    is_read=components.pipeline.reads,
+                    unread=channels.unread,
+                    is_resumed=candidate is not None,
+                )
             )
-        )
         reached(3, "watch_resources")
         await synced.wait()
         reached(4, "watch_config")

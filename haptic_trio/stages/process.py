@@ -19,7 +19,7 @@ from haptic_trio.fleet.providers.observed_pods import ObservedPods
 from haptic_trio.heartbeat import Heartbeats
 from haptic_trio.httpstore.entry import ContentMemory
 from haptic_trio.k8s.api.cluster import ApiCluster
-from haptic_trio.k8s.client import Client
+from haptic_trio.k8s.client import Client, Listing
 from haptic_trio.k8s.resource import Places, Resource, nowhere
 from haptic_trio.messages import ConfigInvalid, ConfigValidated, DeploymentCompleted, LeadershipChanged
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
@@ -81,6 +81,8 @@ class IterationState:
     completed: Latest[DeploymentCompleted] | None = None
     leadership: Latest[LeadershipChanged] | None = None
 
+    listing: Callable[[], Listing] | None = None
+    """How much the cluster has listed so far."""
     pending_lists: set[str] = field(default_factory=set)
     """Stores whose first list stage `watch_resources` waits for."""
 
@@ -95,11 +97,11 @@ class IterationState:
         if self.stage < len(STAGES):
             name, waits = STAGES[self.stage]
             awaited = f": {', '.join(sorted(self.pending_lists))}" if self.stage == 2 and self.pending_lists else ""
-            return (f"stage `{name}` {waits}{awaited}",)
+            return (f"stage `{name}` {waits}{awaited}{self._so_far}",)
         if self.validated is None or self.validated.value is None:
             rejected = self.channels.rejected.value if self.channels is not None else None
             why = f"; the newest was rejected in phase {rejected.phase}" if rejected is not None else ""
-            return (f"no valid configuration was made yet{why}",)
+            return (f"no valid configuration was made yet{why}{self._so_far}",)
         leadership = self.leadership.value if self.leadership is not None else None
         completed = self.completed.value if self.completed is not None else None
         if leadership is None or not leadership.is_leader or (completed is not None and completed.results):
@@ -107,6 +109,17 @@ class IterationState:
         if completed is not None and completed.failed:
             return (f"the deployment of the configuration failed on: {', '.join(completed.failed[:5])}",)
         return ("no HAProxy instance has the configuration yet",)
+
+    @property
+    def progress(self) -> str:
+        """How far the lists or the present render are, as text; empty while there is neither."""
+        if self.stage == 2 and self.pending_lists and self.listing is not None:
+            return str(self.listing())
+        return self.components.pipeline.progress if self.components is not None and self.stage == len(STAGES) else ""
+
+    @property
+    def _so_far(self) -> str:
+        return f"; {progress}" if (progress := self.progress) else ""
 
 
 class StatusAccess(msgspec.Struct, frozen=True, kw_only=True):

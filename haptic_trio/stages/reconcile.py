@@ -128,7 +128,8 @@ async def _run_coordinator(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    config, heartbeats = components.config, components.heartbeats
+    # The heartbeats must not refer to the components, which refer to them: they are freed without a collection of garbage.
+    config, heartbeats, pipeline = components.config, components.heartbeats, components.pipeline
     render_limit = float(config.templating.render_timeout)
     check_limit = CHECK_TIMES * config.validation.check_timeout
     on_demand = any(watched.store is StoreKind.ON_DEMAND for watched in config.watched_resources.values())
@@ -145,18 +146,18 @@ async def _run_coordinator(
             add_data=planner.add_data,
             keep_servers=planner.keep_servers,
             next_correlation=next_correlation,
-            heartbeat=heartbeats.add("checker", limit=check_limit + render_limit),
+            heartbeat=heartbeats.add("checker", limit=check_limit + render_limit, steps=lambda: pipeline.steps),
         )
     await run_coordinator(
         channels.triggers_out.clone(),
         channels.cycles_in.clone(),
         channels.validated,
         channels.rejected,
-        pipeline=components.pipeline,
+        pipeline=pipeline,
         fast_lane=fast_lane,
         checked=_checked_config(checked, next_correlation) if checked is not None else None,
         events=process.events,
-        heartbeat=heartbeats.add("coordinator", limit=coordinator_limit),
+        heartbeat=heartbeats.add("coordinator", limit=coordinator_limit, steps=lambda: pipeline.steps),
         task_status=task_status,
     )
 

@@ -71,6 +71,7 @@ _EXAMPLES: tuple[msgspec.Struct, ...] = (
     m.ConfigChanged(loaded=LOADED),
     m.ConfigInvalid(version="8/", problems=(PROBLEM,)),
     m.StageReached(iteration=1, stage=5, name="reconcile", seconds=0.3),
+    m.ProgressMade(iteration=1, progress="rendered 4,000 of 20,000 fragments"),
     m.IterationEnded(iteration=1, reason="configuration changed", seconds=12.0),
     m.ProblemsReported(source="web.yaml", problems=(PROBLEM,)),
 )

@@ -250,6 +250,7 @@ def render_pending(run: RenderRun, region: Region) -> None:
             region.children[child.object_id] = fresh
             region.pending.add(fresh)
     waiting = [(child.key, child) for child in region.pending]
+    run.turns_due += len(waiting)
     heapify(waiting)
     while waiting:
         _, child = heappop(waiting)
@@ -257,9 +258,11 @@ def render_pending(run: RenderRun, region: Region) -> None:
             continue
         run.tick()
         _render_child(run, region, child)
+        run.turns_done += 1
         # A changed file may make later turns pending.
         for other in run.woken:
             if other.region is region:
+                run.turns_due += 1
                 heappush(waiting, (other.key, other))
         run.woken.clear()
 

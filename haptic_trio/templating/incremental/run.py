@@ -50,6 +50,8 @@ class RenderRun(Recorder):
         """Output of each fragment, fallbacks included."""
         self.rendered = 0
         """How many fragments have been rendered so far."""
+        self.turns_due = self.turns_done = 0
+        """Turns that the present render has found pending so far, and those of them that it has rendered."""
         self.changed: set[FragmentKey] = set()
         """Fragments whose output was added, changed or removed; cleared by the caller."""
         self.changed_files: set[str] = set()
@@ -107,6 +109,7 @@ class RenderRun(Recorder):
     def restart(self, recall: Recall) -> None:
         """Begin another render, with new budgets and the results *recall* of earlier renders."""
         self.recall = recall
+        self.turns_due = self.turns_done = 0
         self.reset()
         self.shared.clear()
         self.touch_freed()

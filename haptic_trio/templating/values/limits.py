@@ -38,6 +38,8 @@ _NAMESPACE_REDUCTION: Final = 10
 _REDUCED_FOR: Final = 20
 """For so many times the limit, fragments of a namespace get less after one of them has reached it: who changes slow
 objects again and again holds up others for a small part of the time."""
+_LONGEST_SILENCE: Final = 1.0
+"""Seconds of wall time after which template code that runs on is a step of the render; see `Meter.steps`."""
 _CPU_TOLERANCE: Final = 0.01
 """The part of its time limit by which a fragment may end early: reading the CPU time is a system call, and a render of
 a large cluster would make tens of thousands."""
@@ -141,13 +143,14 @@ class Meter:
     Compiled templates compare the wall clock, which is cheap to read, with
     `deadline`. CPU time never exceeds wall time: when the deadline has
     passed, `stop` reads the thread's CPU time and moves the deadline by what
-    is left of the budget. A fragment that ends before its deadline reads no
+    is left of the budget, at most by a second: other threads see by `steps`
+    that the code runs on. A fragment that ends before its deadline reads no
     CPU time.
     """
 
     __slots__ = (
         "_budget", "_cpu", "_granted", "_limits", "_outside", "_proven", "_read_at", "_reduced_until", "_since",
-        "_slow", "deadline", "is_cancelled", "piece_limit", "until",
+        "_slow", "deadline", "is_cancelled", "piece_limit", "steps", "until",
     )  # fmt: skip
 
     def __init__(self, limits: RenderLimits) -> None:
@@ -159,6 +162,8 @@ class Meter:
         self._reduced_until: dict[str, float] = {}
         self.is_cancelled = False
         """For another thread to set; see `cancel`."""
+        self.steps = 0
+        """How often template code has run on after its deadline; never reset."""
         self.until = float("inf")
         """When the whole render has to be done, by `clock`."""
         self.deadline = float("inf")
@@ -247,7 +252,7 @@ class Meter:
             self.deadline = self.until
             self.piece_limit = _MOST_PIECES
         else:
-            self.deadline = min(clock() + budget.seconds - budget.used, self.until)
+            self.deadline = min(clock() + min(budget.seconds - budget.used, _LONGEST_SILENCE), self.until)
             self.piece_limit = min(budget.output_bytes, _MOST_PIECES)
         # Last: `cancel` may have come from another thread in between.
         if self.is_cancelled:
@@ -289,6 +294,7 @@ class Meter:
             self._since = now
             if budget.used >= budget.seconds:
                 raise budget.time_is_up()
+        self.steps += 1
         self._aim()
 
     @property

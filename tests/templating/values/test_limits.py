@@ -7,6 +7,7 @@ import pytest
 
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.templating.engine import Engine, RenderLimitError
+from haptic_trio.templating.values import limits
 from haptic_trio.templating.values.limits import RenderLimits
 from tests.templating.rendering import render
 
@@ -137,3 +138,16 @@ def test_an_engine_is_usable_after_a_limit() -> None:
     with pytest.raises(RenderLimitError):
         engine.render("bad", {}, engine.start_run())
     assert engine.render("good", {}, engine.start_run()).text == "ok"
+
+
+def test_loop_that_runs_on_is_seen_by_other_threads_each_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(limits, "clock", lambda: now)
+    meter = limits.Meter(RenderLimits(seconds=60))
+    meter.switch_outside()
+    for _ in range(10):
+        now += 1.1
+        for _ in range(1000):
+            meter.tick()
+
+    assert meter.steps == 10
