@@ -89,6 +89,10 @@ class CompiledTemplates:
         differences = Differences(changed=changed, stale=stale, variables=variables, stores=stores)
         session.take_over(before, differences, alike)
 
+    def dismantle(self) -> None:
+        """Free the compiled templates without a collection of garbage; nothing may render any more."""
+        self._engine.dismantle()
+
     def provenance(self, run: RenderRun) -> Provenance:
         """Return the origins of the output of *run*, which must not be rendering."""
         return Provenance(run, {output.name: output.path for output in self._outputs} | {MAIN_TEMPLATE: MAIN_TEMPLATE})

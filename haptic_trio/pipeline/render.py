@@ -181,7 +181,8 @@ class Renderer:
     def _dismantle(self) -> None:
         session, self._session, self._newest = self._session, None, None
         if session is not None:
-            session.run.dismantle()
+            session.dismantle()
+        self.templates.dismantle()
 
     async def reads(self, stores: Iterable[str]) -> bool:
         """Whether the newest output may depend on *stores*; waits for a running render if only that can decide it.

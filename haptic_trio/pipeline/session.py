@@ -30,6 +30,7 @@ from haptic_trio.templating.values.warning_list import merged
 from haptic_trio.templating.views import (
     ResourcesView,
     answers_from,
+    forget_store,
     mark_used,
     seen_in,
     show_instead,
@@ -100,6 +101,15 @@ class Session:
         }
         if quarantined:
             take_changes(self.run, quarantined)
+
+    def dismantle(self) -> None:
+        """Free the records and let go of the stores; the session must not be used any more."""
+        self.run.dismantle()
+        for view in views_in(self.views).values():
+            forget_store(view)
+        self.stores, self.trackers, self.context = {}, {}, {}
+        self.texts, self.files = Versioned(), None
+        self._overlays.clear()
 
     def put(self, kind: FileKind, path: str, text: RenderedText, *, secret: bool) -> None:
         """Set the text at *path*."""

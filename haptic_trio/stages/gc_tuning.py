@@ -1,39 +1,39 @@
 """Tuning of Python's garbage collector for objects that live as long as an iteration.
 
 An iteration holds hundreds of thousands of objects, fragments and sections
-without reference cycles, and each full collection traverses all of them: with
-10,000 Ingresses this costs more than building them. Collections are therefore
+without reference cycles, and each full collection traverses all of them and
+stops all threads: for a second at 10,000 Ingresses. Collections are therefore
 disabled while an iteration starts, and while a candidate is made; then the
 existing objects are *frozen*, which excludes them from collections.
 
 The objects of a former iteration are freed without a collection: what refers
-to them in a circle is *released* explicitly, in a worker thread. The rest, a
-few thousand tasks and functions for each iteration, waits for a collection. A
-collection stops all threads, for a second with 10,000 Ingresses, so it waits
-until no object has changed for a while. It does not wait for ever: a later
-change of the configuration, or `LONGEST_WAIT`, makes it due.
+to them in a circle is *released* explicitly, in a worker thread. What remains
+of it, some thousand objects and less than 1 MB whatever the size of the
+cluster, stays until an iteration begins without a candidate: only then, when
+nothing is served by this iteration yet, is everything collected.
 """
 
 import gc
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 import trio
 
-from haptic_trio.channels import AnyChange, Latest
+from haptic_trio.channels import Latest
 from haptic_trio.messages import ConfigValidated
 
 SETTLE_LIMIT: Final = 60.0
 """Seconds after which existing objects are frozen even if no configuration is valid yet."""
 RELEASE_DELAY: Final = 5.0
 """Seconds until the objects of former iterations are released: the changed configuration is deployed first."""
-QUIET: Final = 10.0
-"""Seconds without a changed configuration of HAProxy after which garbage of former iterations is collected."""
-LONGEST_WAIT: Final = 600.0
-"""Seconds after which it is collected even if there was always a change."""
-MOST_UNCOLLECTED: Final = 10
-"""Number of former iterations and candidates whose garbage may wait; one more begins with a collection."""
+
+
+class Pause:
+    """A time without collections."""
+
+    is_in_vain = False
+    """What was made meanwhile has been freed again. What remains of it is left to the next collection."""
 
 
 class Collections:
@@ -41,8 +41,6 @@ class Collections:
 
     def __init__(self, *, wanted: bool) -> None:
         self._wanted = wanted
-        self._uncollected = 0
-        """Number of former iterations and candidates whose garbage is not collected yet."""
         self._retired: list[Callable[[], Awaitable[None]]] = []
 
     def retire(self, release: Callable[[], Awaitable[None]]) -> None:
@@ -63,68 +61,48 @@ class Collections:
     def building(self, *, is_resumed: bool) -> Iterator[None]:
         """Disable collections until `run_freeze` or the end of the block, which runs an iteration.
 
-        *is_resumed*: the iteration takes over a candidate.
+        *is_resumed*: the iteration takes over a candidate; otherwise everything is collected before.
         """
         if not self._wanted:
             yield
             return
-        self._uncollected += 1
-        if not is_resumed or self._uncollected > MOST_UNCOLLECTED:
+        if not is_resumed:
+            gc.unfreeze()
             gc.collect()
-            self._uncollected = 0
         gc.disable()
         try:
             yield
         finally:
-            gc.unfreeze()
             gc.enable()
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
+    def paused(self) -> Iterator["Pause"]:
         """Disable collections during the block, which makes a candidate."""
+        pause = Pause()
         if not self._wanted or not gc.isenabled():
-            yield
+            yield pause
             return
-        self._uncollected += 1
-        if self._uncollected > MOST_UNCOLLECTED:
-            # Of candidates that were rejected one after another.
-            self._collect()
         gc.disable()
         try:
-            yield
+            yield pause
         finally:
-            # Otherwise the first collection would traverse all that was made meanwhile, and stop all threads.
-            gc.freeze()
+            if not pause.is_in_vain:
+                # Otherwise the first collection would traverse all that was made meanwhile, and stop all threads.
+                gc.freeze()
             gc.enable()
 
-    def _collect(self) -> None:
-        gc.unfreeze()
-        gc.collect()
-        gc.freeze()
-        self._uncollected = 0
+    async def run_freeze(self, validated: Latest[ConfigValidated], *, is_resumed: bool) -> None:
+        """Allow collections once the first configuration is valid, and free the objects of former iterations.
 
-    async def run_freeze(self, validated: Latest[ConfigValidated], changes: Sequence[Latest[Any]] = ()) -> None:
-        """Freeze existing objects once the first configuration is valid, and free those of former iterations.
-
-        A new value of any of *changes* puts off the collection. Returns after it.
+        What exists by then is frozen, unless the iteration *is_resumed*: the
+        candidate is frozen already, and the rest is small.
         """
         with trio.move_on_after(SETTLE_LIMIT):
             await validated.wait_newer(0)
         if self._wanted and not gc.isenabled():
-            gc.freeze()
+            if not is_resumed:
+                gc.freeze()
             gc.enable()
         if self._retired:
             await trio.sleep(RELEASE_DELAY)
         await self.release_retired()
-        if self._wanted and self._uncollected:
-            with trio.move_on_after(LONGEST_WAIT):
-                await _wait_quiet(AnyChange(changes))
-            self._collect()
-
-
-async def _wait_quiet(any_change: AnyChange) -> None:
-    is_quiet = False
-    while not is_quiet:
-        with trio.move_on_after(QUIET) as scope:
-            await any_change.wait()
-        is_quiet = scope.cancelled_caught

@@ -123,10 +123,18 @@ async def _start_stages(
         # Before this iteration serves there is nothing to protect, and what it waits for may never come.
         if serving.is_set():
             await process.collections.release_retired()
-            with process.collections.paused():
-                state.candidate = await make_candidate(
-                    process, watches, changed, running=state.components, correlation=f"{state.number + 1}-0"
-                )
+            failure: Exception | None = None
+            with process.collections.paused() as pause:
+                try:
+                    state.candidate = await make_candidate(
+                        process, watches, changed, running=state.components, correlation=f"{state.number + 1}-0"
+                    )
+                except Exception as exc:  # noqa: BLE001  raised below
+                    failure = exc
+                if failure is not None:
+                    await process.collections.release_retired()
+                    pause.is_in_vain = True
+                    raise failure
 
     async def watch_config() -> None:
         await nursery.start(
@@ -191,6 +199,8 @@ async def _start_stages(
         )
         reached(5, "reconcile")
         serving.set()
-        nursery.start_soon(process.collections.run_freeze, channels.validated, (channels.prepared, channels.validated))
+        nursery.start_soon(
+            partial(process.collections.run_freeze, channels.validated, is_resumed=candidate is not None)
+        )
     if starting.cancelled_caught:
         raise StartTimeoutError(limit, state.stage)

@@ -96,6 +96,10 @@ class Engine:
         patterns = self._environment.analyses[name].patterns
         return [self._snippets(pattern) for pattern in (("*",) if patterns is None else patterns)]
 
+    def dismantle(self) -> None:
+        """Break the circles of references of the compiled templates; nothing may render any more."""
+        self._environment.dismantle()
+
     def start_run(self, *, paths: Paths | None = None) -> RenderRun:
         """Return a new run under this engine's limits."""
         return RenderRun(self.limits, paths=paths)

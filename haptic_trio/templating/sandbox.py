@@ -103,6 +103,14 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             if type(function) is FunctionType and not hasattr(function, "jinja_pass_arg")
         }
 
+    def dismantle(self) -> None:
+        """Free the compiled templates without a collection of garbage; the environment must not be used any more."""
+        for template in self.compiled.values():
+            # Its functions refer to their namespace, which refers to them and to this environment.
+            template.root_render_func.__globals__.clear()
+            vars(template).clear()
+        vars(self).clear()
+
     def _load_template(self, name: str, globals: Any) -> Template:  # noqa: A002, ARG002  Jinja names it so
         current_recorder().ask(("template", str(name)))
         try:

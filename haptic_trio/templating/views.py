@@ -157,6 +157,24 @@ def show_instead(view: ResourceView, lookup: Lookup | None) -> None:
     view._seen = lookup if lookup is not None else view._lookup  # noqa: SLF001  the two are one piece
 
 
+class _NoStore:
+    """The store of a view that is not used any more."""
+
+    def list(self) -> Sequence[Any]:
+        return ()
+
+    def get(self, *_keys: str) -> Sequence[Any]:
+        return ()
+
+    def get_single(self, *_keys: str) -> Any | None:
+        return None
+
+
+def forget_store(view: ResourceView) -> None:
+    """Let go of the store of *view*; compiled templates may hold the view until the next collection of garbage."""
+    view._lookup = view._seen = _NoStore()  # noqa: SLF001  the two are one piece
+
+
 def shown_by(view: ResourceView) -> Lookup:
     """Return the store of *view*, without the one that `show_instead` set."""
     return view._lookup  # noqa: SLF001  the two are one piece

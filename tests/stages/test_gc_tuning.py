@@ -1,6 +1,7 @@
 import gc
 import weakref
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import trio
@@ -9,7 +10,7 @@ from trio.testing import MockClock
 from haptic_trio.channels import Latest
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.messages import ConfigValidated, Phases, Reason
-from haptic_trio.stages.gc_tuning import LONGEST_WAIT, MOST_UNCOLLECTED, QUIET, RELEASE_DELAY, SETTLE_LIMIT, Collections
+from haptic_trio.stages.gc_tuning import RELEASE_DELAY, SETTLE_LIMIT, Collections
 from tests.support.components.endpoints import generation
 
 pytestmark = pytest.mark.slow
@@ -40,80 +41,92 @@ def validated(made: Generation) -> Latest[ConfigValidated]:
     return cell
 
 
+@pytest.fixture
+def traversed() -> Iterator[list[int]]:
+    """Number of objects that each collection of the oldest generation traverses."""
+    counts: list[int] = []
+
+    def count(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == 2:
+            counts.append(len(gc.get_objects()))
+
+    gc.callbacks.append(count)
+    yield counts
+    gc.callbacks.remove(count)
+
+
 async def test_what_an_iteration_has_built_is_frozen_once_a_configuration_is_valid() -> None:
     collections = Collections(wanted=True)
     with collections.building(is_resumed=False):
         assert not gc.isenabled()
 
-        await collections.run_freeze(validated(generation("a")))
+        await collections.run_freeze(validated(generation("a")), is_resumed=False)
 
         assert gc.isenabled()
         assert gc.get_freeze_count() > 0
-    assert gc.get_freeze_count() == 0
     assert gc.isenabled()
 
 
 async def test_collections_are_not_held_off_for_ever_where_nothing_becomes_valid(autojump_clock: MockClock) -> None:
     collections = Collections(wanted=True)
     with collections.building(is_resumed=False):
-        await collections.run_freeze(Latest())
+        await collections.run_freeze(Latest(), is_resumed=False)
 
         assert gc.isenabled()
         assert autojump_clock.current_time() == SETTLE_LIMIT
 
 
-async def test_iteration_that_takes_over_a_candidate_collects_later(autojump_clock: MockClock) -> None:
+async def test_iteration_without_a_candidate_begins_with_a_collection_of_everything() -> None:
+    collections = Collections(wanted=True)
+    with collections.paused():
+        former = garbage()
+    assert former() is not None
+    with collections.building(is_resumed=False):
+        assert former() is None
+
+
+async def test_changes_that_never_rest_have_no_collection_traverse_what_is_kept(
+    autojump_clock: MockClock, traversed: list[int]
+) -> None:
     collections = Collections(wanted=True)
     with collections.building(is_resumed=False):
+        kept = [[number] for number in range(200_000)]
+        await collections.run_freeze(validated(generation("a")), is_resumed=False)
+    del traversed[:]
+
+    for number in range(30):
         with collections.paused():
-            former = garbage()
-        await collections.run_freeze(validated(generation("a")))
-    gc.disable()
-    former = garbage()
-    with collections.building(is_resumed=True):
-        assert former() is not None
-        await collections.run_freeze(validated(generation("b")))
-        assert former() is None
-        assert gc.get_freeze_count() > 0
-    assert autojump_clock.current_time() == QUIET
-
-
-async def test_collection_waits_while_objects_change(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
-    collections, changes = Collections(wanted=True), Latest[int]()
-
-    async def change() -> None:
-        for number in range(3):
-            await trio.sleep(QUIET - 1)
-            changes.put(number)
-
-    with collections.building(is_resumed=True):
-        nursery.start_soon(change)
-        await collections.run_freeze(validated(generation("a")), (changes,))
-    assert autojump_clock.current_time() == 3 * (QUIET - 1) + QUIET
-
-
-async def test_collection_does_not_wait_for_ever(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
-    collections, changes = Collections(wanted=True), Latest[int]()
-
-    async def change() -> None:
-        while True:
-            await trio.sleep(1)
-            changes.put(0)
-
-    with collections.building(is_resumed=True):
-        nursery.start_soon(change)
-        await collections.run_freeze(validated(generation("a")), (changes,))
-    assert autojump_clock.current_time() == LONGEST_WAIT
-
-
-async def test_changes_in_quick_succession_collect_once_in_a_while() -> None:
-    collections = Collections(wanted=True)
-    former = None
-    for number in range(MOST_UNCOLLECTED + 1):
+            # A candidate replaces what the iteration before it has made.
+            kept = [[number] for _ in kept]
         with collections.building(is_resumed=True):
-            if former is not None:
-                assert (former() is None) == (number == MOST_UNCOLLECTED)
-            former = former or garbage()
+            collections.retire(trio.lowlevel.checkpoint)
+            await collections.run_freeze(validated(generation("b")), is_resumed=True)
+            for _ in range(20):
+                kept[number : number + 100] = [[number] for _ in range(100)]
+                await trio.sleep(1)
+            gc.collect()
+
+    assert len(traversed) >= 30
+    assert max(traversed) < 50_000
+
+
+async def test_retries_of_a_rejected_candidate_leave_nothing_that_no_collection_finds() -> None:
+    collections = Collections(wanted=True)
+    with collections.paused() as pause:
+        made = garbage()
+        pause.is_in_vain = True
+    assert gc.isenabled()
+    gc.collect()
+    assert made() is None
+
+
+async def test_tasks_of_an_iteration_that_takes_over_a_candidate_stay_collectable() -> None:
+    collections = Collections(wanted=True)
+    with collections.building(is_resumed=True):
+        task = garbage()
+        await collections.run_freeze(validated(generation("a")), is_resumed=True)
+    gc.collect()
+    assert task() is None
 
 
 async def test_retired_objects_are_released_once(autojump_clock: MockClock) -> None:
@@ -132,7 +145,7 @@ async def test_retired_objects_are_released_once(autojump_clock: MockClock) -> N
     async with trio.open_nursery() as nursery:
         # At the same time, as a candidate and the freeze of its predecessor.
         nursery.start_soon(collections.release_retired)
-        nursery.start_soon(collections.run_freeze, validated(generation("a")))
+        nursery.start_soon(partial(collections.run_freeze, validated(generation("a")), is_resumed=True))
     assert released == ["one"]
 
 
@@ -146,7 +159,7 @@ async def test_retired_objects_are_released_after_the_changed_configuration_is_d
         released.append(trio.current_time())
 
     collections.retire(release)
-    await collections.run_freeze(validated(generation("a")))
+    await collections.run_freeze(validated(generation("a")), is_resumed=True)
     assert released == [RELEASE_DELAY]
 
 
@@ -165,20 +178,10 @@ async def test_end_of_a_candidate_does_not_traverse_what_was_made() -> None:
     assert gc.get_freeze_count() > len(made)
 
 
-async def test_rejected_candidates_are_collected_once_in_a_while() -> None:
-    collections = Collections(wanted=True)
-    former = None
-    for number in range(MOST_UNCOLLECTED + 1):
-        with collections.paused():
-            if former is not None:
-                assert (former() is None) == (number == MOST_UNCOLLECTED)
-            former = former or garbage()
-
-
 async def test_nothing_is_touched_where_it_is_not_wanted(autojump_clock: MockClock) -> None:
     collections = Collections(wanted=False)
     with collections.building(is_resumed=False), collections.paused():
-        await collections.run_freeze(Latest())
+        await collections.run_freeze(Latest(), is_resumed=False)
 
         assert gc.isenabled()
         assert gc.get_freeze_count() == 0

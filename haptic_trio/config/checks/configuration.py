@@ -202,7 +202,7 @@ def _check_main_template(config: Config) -> Iterator[Problem]:
 def _check_templates(config: Config) -> Iterator[Problem]:
     templates = template_set(config)
     try:
-        Engine(templates.texts, snippets=templates.priorities)
+        Engine(templates.texts, snippets=templates.priorities).dismantle()
     except ProblemsError as exc:
         for problem in exc.problems:
             yield msgspec.structs.replace(problem, path=templates.config_paths.get(problem.source, ""))

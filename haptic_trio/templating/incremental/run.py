@@ -281,7 +281,7 @@ class RenderRun(Recorder):
         self.roots[root.name] = fresh
 
     def dismantle(self) -> None:
-        """Break the circles of references of the records; no render may follow.
+        """Break the circles of references of the records, and drop them; no render may follow.
 
         What the run holds is then freed with the last reference to it, not by
         a collection of garbage, which stops all threads. Pops one item after
@@ -294,10 +294,8 @@ class RenderRun(Recorder):
                 region.context, region.scope = None, {}
             _empty(root.kept)
             root.regions, root.parts, root.modules, root.context = [], [], {}, {}
-        self.roots.clear()
-        self._rejecting.clear()
-        self.shared.clear()
-        self._begin_unit(None, None)
+        # Compiled macros hold the run in circles of their own.
+        vars(self).update(vars(RenderRun(self.limits, paths=self.paths)))
 
     def forget_kept(self, fragments: Iterable[Kept]) -> None:
         """Forget *fragments*, which are no longer used."""

@@ -1,5 +1,6 @@
 """A changed ConfigMap renders only the fragments that depend on the difference, over the shipped libraries."""
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,17 +23,17 @@ def make_config(libraries: tuple[str, ...], snippets: dict[str, str], **settings
     return library_config(*libraries, user=user, **settings)
 
 
-def objects() -> Iterator[Resource]:
-    for number in range(COUNT):
+def objects(count: int = COUNT) -> Iterator[Resource]:
+    for number in range(count):
         name = f"web-{number}"
         yield service(name, {"name": "http", "port": 80})
         yield endpoint_slice(name, endpoint("10.0.0.1"), ports={"http": 8080})
         yield ingress(name, rule(f"{name}.example.com", path("/", name, 80)))
 
 
-def filled(config: Config) -> Stores:
+def filled(config: Config, count: int = COUNT) -> Stores:
     stores = stores_of(config)
-    for resource in objects():
+    for resource in objects(count):
         for name, watched in config.watched_resources.items():
             if KINDS[watched.resources] == resource["kind"]:
                 stores[name].upsert(resource)
@@ -98,3 +99,23 @@ def test_line_of_each_backend_renders_them_again() -> None:
     text = before.template_snippets["backends-ingress"].template.replace(line, f"{line}\n    retries 2")
     after = make_config(("base", "ssl", "ingress"), {"backends-ingress": text})
     assert rendered_fragments(before, after, "retries 2") == COUNT
+
+
+async def garbage_of(count: int) -> int:
+    """Return the number of objects that only a collection frees after a renderer of *count* Ingresses."""
+    config = make_config(LIBRARIES, {})
+    renderer, stores = Renderer(config), filled(config, count)
+    renderer.render_here(stores)
+    gc.collect()
+    await renderer.dismantle()
+    del renderer, stores
+    return gc.collect()
+
+
+async def test_former_renderer_is_freed_without_a_collection_whatever_its_size() -> None:
+    gc.disable()
+    try:
+        small, large = await garbage_of(10), await garbage_of(200)
+    finally:
+        gc.enable()
+    assert large < small + 200
