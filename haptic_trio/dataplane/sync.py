@@ -6,6 +6,7 @@ the changes that were applied before it are rolled back.
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeAlias
 
 import trio
@@ -24,7 +25,7 @@ from haptic_trio.dataplane.endpoint import (
 from haptic_trio.dataplane.planner import Planner
 from haptic_trio.errors import HapticError
 from haptic_trio.haproxy.model import Generation
-from haptic_trio.haproxy.plan.capabilities import Capabilities
+from haptic_trio.haproxy.plan.capabilities import NEWEST
 from haptic_trio.haproxy.plan.operations import Plan
 from haptic_trio.haproxy.plan.split import SplitPlan
 
@@ -50,40 +51,41 @@ async def sync_endpoint(
     held back, unless the running generation is unknown. Deployments that share
     a *planner* share plans. Raises EndpointError.
 
-    While HAProxy reloads, the process that still serves gets the servers of the
-    generations that *wait_newer* returns. The new process does not have them;
-    the caller deploys that generation afterwards.
+    While the plan is made, and while HAProxy reloads, the process that still
+    serves gets the servers of the generations that *wait_newer* returns. The
+    new process does not have them; the caller deploys that generation
+    afterwards.
     """
     planner = planner or Planner()
     began = trio.current_time()
     report = await endpoint.repair() if verify else DriftReport()
     state = await endpoint.observe()
-    running = state.running
     observed = trio.current_time()
-    split = await _split(state, desired, planner)
+    moving = _MovingServers(endpoint, state, desired, planner)
+    split, refused = await _split(moving, desired, wait_newer)
+    running = moving.running
     planned = trio.current_time()
-    reasons: tuple[str, ...] = (*report.reasons, *split.reasons)
+    reasons: tuple[str, ...] = (*refused, *report.reasons, *split.reasons)
     held: tuple[str, ...] = ()
-    must_reload = running is None
+    must_reload = running is None or bool(refused)
     effective: Generation | None = None
-    # If drift needs a reload anyway, that reload applies everything.
-    if split.effective is not None and not (report.reasons and may_reload):
+    # If a reload is necessary anyway, it applies everything.
+    if split.effective is not None and not refused and not (report.reasons and may_reload):
         try:
             await endpoint.patch(split.effective, Plan(operations=split.operations))
-            effective = split.effective
+            moving.running = effective = split.effective
         except PatchRejectedError as exc:
             reasons, must_reload = (f"patch rejected: {exc}", *reasons), True
     if reasons and not (may_reload or must_reload):
         reasons, held = (), reasons
     if reasons:
-        former = _FormerProcess(endpoint, effective or running, state.capabilities, planner)
-        await _activate(former, desired, running, wait_newer, is_patched=effective is not None)
+        await _activate(moving, desired, running, wait_newer, is_patched=effective is not None)
     if reasons and report.reasons:
         # Differences that remain after the reload are permanent; this call records them.
         await endpoint.repair()
     return SyncResult(
         endpoint=endpoint.name,
-        changed=bool(effective is not None or report.operations or reasons),
+        changed=bool(effective is not None or running is not state.running or report.operations or reasons),
         reloaded=bool(reasons),
         reasons=reasons,
         held=held,
@@ -95,46 +97,102 @@ async def sync_endpoint(
     )
 
 
-async def _split(state: ObservedState, desired: Generation, planner: Planner) -> SplitPlan:
-    running = state.running
-    if running is not None and running.id == desired.id:
-        return SplitPlan(None, (), ())
-    return await planner.split(running, desired, state.capabilities)
+class _MovingServers:
+    """The process of *endpoint* while *desired* is deployed to it: its servers move as in newer generations."""
 
-
-class _FormerProcess:
-    """The process of *endpoint*, with *running*, while another one replaces it."""
-
-    def __init__(
-        self, endpoint: Endpoint, running: Generation | None, capabilities: Capabilities, planner: Planner
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, state: ObservedState, desired: Generation, planner: Planner) -> None:
         self.endpoint = endpoint
-        self.running = running
         self.planner = planner
-        self._capabilities = capabilities
+        self.running = state.running
+        """What the process runs."""
+        self.before = desired
+        """The newest generation whose moves the process has."""
+        self.capabilities = state.capabilities
+        self._seen = desired
+        self._is_planned = False
+        self._waiting = trio.CancelScope()
 
-    async def follow(self, desired: Generation, wait_newer: WaitNewer) -> None:
-        """Move its servers as they move from *desired* on; ends when the process is replaced or fails."""
-        if not isinstance(self.endpoint, ReplacesProcess):
+    async def move_until_planned(self, wait_newer: WaitNewer, failures: list[EndpointError]) -> None:
+        """Move servers until `end_planning`, or until a change fails: then add the error to *failures*."""
+        while self.running is not None and not self._is_planned:
+            with trio.CancelScope() as self._waiting:
+                self._seen = await wait_newer(self._seen)
+            if self._waiting.cancelled_caught:
+                return
+            try:
+                await self._move(self.running, self.endpoint.patch)
+            except EndpointError as exc:
+                failures.append(exc)
+                return
+
+    def end_planning(self) -> None:
+        """End `move_until_planned` after the change in progress."""
+        self._is_planned = True
+        self._waiting.cancel(reason="the deployment is planned")
+
+    async def move_former(self, wait_newer: WaitNewer) -> None:
+        """Move servers of the process that is being replaced; ends when it is replaced or fails."""
+        endpoint = self.endpoint
+        if not isinstance(endpoint, ReplacesProcess):
             return
-        before = seen = desired
         while self.running is not None:
-            seen = await wait_newer(seen)
-            split = await self.planner.follow(self.running, before, seen, self._capabilities)
-            if split.effective is not None:
-                try:
-                    await self.endpoint.patch_former(self.running, split.effective, Plan(operations=split.operations))
-                except PatchRejectedError:
-                    # The replacement has not begun yet, or is over. The next change includes this one.
-                    continue
-                except EndpointError:
-                    return
-                self.running = split.effective
-            before = seen
+            self._seen = await wait_newer(self._seen)
+            try:
+                await self._move(self.running, partial(endpoint.patch_former, self.running))
+            except PatchRejectedError:
+                # The replacement has not begun yet, or is over. The next change includes this one.
+                continue
+            except EndpointError:
+                return
+
+    async def _move(self, running: Generation, patch: Callable[[Generation, Plan], Awaitable[None]]) -> None:
+        newer = self._seen
+        split = await self.planner.follow(running, self.before, newer, self.capabilities)
+        if split.effective is not None:
+            await patch(split.effective, Plan(operations=split.operations))
+            self.running = split.effective
+        self.before = newer
+
+
+async def _split(
+    moving: _MovingServers, desired: Generation, wait_newer: WaitNewer | None
+) -> tuple[SplitPlan, tuple[str, ...]]:
+    """Return the plan, and why the process refused to move a server meanwhile."""
+    running, planner, capabilities = moving.running, moving.planner, moving.capabilities
+    if running is not None and running.id == desired.id:
+        return SplitPlan(None, (), ()), ()
+    if running is None or wait_newer is None:
+        return await planner.split(running, desired, capabilities), ()
+    failures: list[EndpointError] = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(moving.move_until_planned, wait_newer, failures)
+        split = await planner.split(running, desired, capabilities)
+        moving.end_planning()
+    for failure in failures:
+        if not isinstance(failure, PatchRejectedError):
+            raise failure
+    if split.effective is not None and moving.running is not running:
+        split = await _with_moves(moving, split, desired)
+    return split, tuple(f"patch refused: {failure}" for failure in failures)
+
+
+async def _with_moves(moving: _MovingServers, split: SplitPlan, desired: Generation) -> SplitPlan:
+    """Return *split*, made before servers moved, with these moves."""
+    running, effective = moving.running, split.effective
+    assert running is not None
+    assert effective is not None
+    moved = await moving.planner.follow(effective, desired, moving.before, NEWEST)
+    target = moved.effective or effective
+    if target.id == running.id:
+        return SplitPlan(None, (), split.reasons)
+    plan = await moving.planner.plan(running, target, moving.capabilities)
+    if plan.reloads:
+        return SplitPlan(None, (), split.reasons or plan.reasons)
+    return SplitPlan(target, plan.operations, split.reasons)
 
 
 async def _activate(
-    former: _FormerProcess,
+    moving: _MovingServers,
     desired: Generation,
     running: Generation | None,
     wait_newer: WaitNewer | None,
@@ -145,24 +203,24 @@ async def _activate(
     failure: Exception | None = None
     async with trio.open_nursery() as following:
         if wait_newer is not None:
-            following.start_soon(former.follow, desired, wait_newer)
+            following.start_soon(moving.move_former, wait_newer)
         try:
-            await former.endpoint.activate(desired)
+            await moving.endpoint.activate(desired)
         except (HapticError, OSError) as exc:
             failure = exc
         following.cancel_scope.cancel(reason="the process has been replaced, or stays")
     if failure is None:
         return
     if isinstance(failure, DeploymentRejectedError) and running is not None and is_patched:
-        await _roll_back(former, running, failure)
+        await _roll_back(moving, running, failure)
     raise failure
 
 
-async def _roll_back(former: _FormerProcess, running: Generation, rejection: EndpointError) -> None:
-    endpoint, present = former.endpoint, former.running
+async def _roll_back(moving: _MovingServers, running: Generation, rejection: EndpointError) -> None:
+    endpoint, present = moving.endpoint, moving.running
     assert present is not None
     capabilities = (await endpoint.describe()).capabilities
-    plan = await former.planner.plan(present, running, capabilities)
+    plan = await moving.planner.plan(present, running, capabilities)
     try:
         if plan.reloads or not await _is_patched(endpoint, running, plan):
             await endpoint.activate(running)
