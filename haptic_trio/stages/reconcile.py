@@ -128,7 +128,7 @@ async def _run_coordinator(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    # The heartbeats must not refer to the components, which refer to them: they are freed without a collection of garbage.
+    # The heartbeats must not refer to the components, which refer to them: they are freed without collecting garbage.
     config, heartbeats, pipeline = components.config, components.heartbeats, components.pipeline
     render_limit = float(config.templating.render_timeout)
     check_limit = CHECK_TIMES * config.validation.check_timeout

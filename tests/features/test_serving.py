@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.commentator import STORIES
+from haptic_trio.commentator import LOG_LINES
 from haptic_trio.messages import (
     ConfigInvalid,
     InstanceDeployed,
@@ -94,7 +94,7 @@ async def test_broken_ingress_is_quarantined_and_the_others_are_served(site: Sit
         assert str(quarantined.ref) == "Ingress default/evil"
         assert quarantined.problem.source.endswith("/ingress-evil.yaml")
         assert quarantined.problem.line == 1
-        level, _, values = STORIES[Quarantined](quarantined)
+        level, _, values = LOG_LINES[Quarantined](quarantined)
         assert level == "warning"
         assert values["problem"].startswith(f"{quarantined.problem.source}:1: spec.rules[0].http.paths[0].path: ")
         assert not quarantined.has_fallback
@@ -111,7 +111,7 @@ async def test_warning_about_an_object_names_its_file(site: Site, haproxy_binary
         raised = await running.wait(WarningRaised, lambda event: event.warning.reason == "ServiceNotFound")
 
         assert raised.place.endswith("/ingress-lost.yaml:1")
-        assert STORIES[WarningRaised](raised)[2]["problem"] == f"{raised.place}: {raised.warning.message}"
+        assert LOG_LINES[WarningRaised](raised)[2]["problem"] == f"{raised.place}: {raised.warning.message}"
 
 
 async def test_ingress_that_breaks_is_served_as_it_was_last_good(site: Site, haproxy_binary: Path) -> None:
