@@ -124,7 +124,7 @@ class Controller(Generic[K]):
     def with_leader(self, gate: LeaderGate) -> Self:
         """Reconcile only while *gate* is held; keys are still accepted, and wait.
 
-        When *gate* is lost, keys in hand are cancelled and run again in the
+        When *gate* is lost, keys being processed are cancelled and run again in the
         next term.
         """
         self._require_not_begun()
@@ -132,7 +132,7 @@ class Controller(Generic[K]):
         return self
 
     def with_shutdown(self, grace: float, *, drain: bool = False) -> Self:
-        """Give keys in hand *grace* seconds when run() is cancelled (default 5); with *drain* the ready ones too."""
+        """Give keys being processed *grace* seconds when run() is cancelled (default 5); with *drain* ready ones, too."""
         self._require_not_begun()
         self._grace, self._drain = grace, drain
         return self
@@ -150,7 +150,7 @@ class Controller(Generic[K]):
         return None if self._queue is None else self._queue.snapshot()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Work until cancelled; then give keys in hand the grace time, and return.
+        """Work until cancelled; then give keys being processed the grace time, and return.
 
         started() means that keys are accepted and all tasks run. A second
         call raises RuntimeError.

@@ -106,7 +106,7 @@ class DeferQueue(Generic[K]):
         return released
 
     async def process(self, callback: Callable[[K], None]) -> NoReturn:
-        """Release keys to *callback* as they fall due, until cancelled; what is not due stays deferred.
+        """Release keys to *callback* as they fall due, until cancelled; other keys stay deferred.
 
         A second call while the first runs raises RuntimeError.
         """

@@ -22,8 +22,8 @@ _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0
 _LEVELS = (
     Family("workqueue_depth", "gauge", "Keys ready to be taken.", ("name", "priority")),
     Family("workqueue_deferred", "gauge", "Keys that are due later.", ("name",)),
-    Family("workqueue_unfinished_work_seconds", "gauge", "Sum of the ages of keys in hand.", ("name",)),
-    Family("workqueue_longest_running_processor_seconds", "gauge", "Age of the oldest key in hand.", ("name",)),
+    Family("workqueue_unfinished_work_seconds", "gauge", "Sum of the ages of keys being processed.", ("name",)),
+    Family("workqueue_longest_running_processor_seconds", "gauge", "Age of the oldest key being processed.", ("name",)),
 )
 
 
@@ -34,9 +34,9 @@ class QueueLevels(msgspec.Struct, frozen=True, kw_only=True):
     """Ready keys of each priority."""
     deferred: int
     unfinished: float
-    """Sum of the ages of the keys in hand, in seconds."""
+    """Sum of the ages of the keys being processed, in seconds."""
     longest: float
-    """Age of the oldest key in hand, in seconds."""
+    """Age of the oldest key being processed, in seconds."""
 
 
 class MeasuredQueue(Protocol):
@@ -74,7 +74,9 @@ class WorkQueueMetrics(Collector):
             "workqueue_work_duration_seconds", "Time from taken to done.", "name", buckets=_BUCKETS
         )
         self.reconciles = counter("controller_reconcile", "Reconciliations by their result.", "name", "result")
-        self.active_workers = self.families.gauge("controller_active_workers", "Workers with a key in hand.", "name")
+        self.active_workers = self.families.gauge(
+            "controller_active_workers", "Workers with a key being processed.", "name"
+        )
         self.feed_errors = counter(
             "controller_feed_errors",
             "Errors of sources, of events that could not be mapped to keys, and of triggers.",

@@ -289,7 +289,7 @@ class WorkQueue(Generic[K]):
             self._run_scope.cancel(reason="work queue shut down")
 
     async def wait_drained(self) -> None:
-        """Wait until nothing is ready, dirty, or in hand.
+        """Wait until nothing is ready, dirty, or being processed.
 
         Raises QueueShutdown when that cannot come to pass: after a shutdown
         without drain that left keys behind.

@@ -34,6 +34,7 @@ EVENT = {
 }
 STATE: dict[str, Any] = {
     "iteration": {"number": 3, "stage": 5, "is_ready": True},
+    "stages": [{"stage": 5, "name": "reconcile", "seconds": 0.2}],
     "is_leader": True,
     "quarantined": 0,
     "fragments_rendered": 10,

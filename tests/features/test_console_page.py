@@ -104,7 +104,7 @@ async def test_page_shows_tasks_closing_and_reopening_and_an_error_with_its_plac
         await page.click("tab-internals")
         await page.shows("tasks", "pipeline.debounce")
         site.write_config(logging={"level": "debug"})
-        await page.shows("iteration", "Iteration 2, stage 5 of 5, ready")
+        await page.shows("iteration", "Iteration 2, stage reconcile, ready")
         await page.shows("tasks", "pipeline.debounce")
         if folder := os.environ.get("HAPTIC_SCREENSHOTS"):
             await page.screenshot(Path(folder) / "console-tasks.png")

@@ -170,7 +170,8 @@ def headline(state: dict[str, Any]) -> Text:
     if iteration is None:
         return Text("between two iterations", style="yellow")
     ready = ("ready", "green") if iteration["is_ready"] else ("not ready", "yellow")
-    line = Text(f"iteration {iteration['number']}  stage {iteration['stage']}/5  ")
+    stage = state["stages"][-1]["name"] if state["stages"] else "none"
+    line = Text(f"iteration {iteration['number']}  stage {stage}  ")
     line.append(*ready)
     line.append("  leader" if state["is_leader"] else "  follower")
     line.append(f"  quarantined {state['quarantined']}", style="yellow" if state["quarantined"] else "")

@@ -1,12 +1,13 @@
 // The debugger of the controller: iteration, stages, components, tasks, channels and stores.
 import { byId, fill, make, ms } from "./dom.js";
+import { stageOf } from "./views.js";
 
 export function showIteration(state) {
   const now = state.iteration;
   byId("iteration").textContent = now === null ? "Between two iterations"
-    : `Iteration ${now.number}, stage ${now.stage} of 5, ${now.is_ready ? "ready" : "not ready"}; ` +
+    : `Iteration ${now.number}, stage ${stageOf(state)}, ${now.is_ready ? "ready" : "not ready"}; ` +
       `${state.fragments_rendered} fragments rendered, ${state.fragments_reused} reused`;
-  byId("stages").replaceChildren(...state.stages.map((one) => make("li", `${one.stage} ${one.name} ${ms(one.seconds)} ms`)));
+  byId("stages").replaceChildren(...state.stages.map((one) => make("li", `${one.name} ${ms(one.seconds)} ms`)));
   byId("components").replaceChildren(...state.components.map((one) =>
     make("li", `${one.name}: ${one.stalled ? one.detail : one.busy ? "busy" : "idle"}`, one.stalled ? "bad" : "")));
 }

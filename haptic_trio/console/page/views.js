@@ -3,9 +3,12 @@ import { byId, choices, fill, lasting, link, make, ms, stopAt, timeOf } from "./
 
 const counted = (count, name) => `${count} ${name}${count === 1 ? "" : "s"}`;
 
+// The name of the last completed startup stage.
+export const stageOf = (state) => state.stages.at(-1)?.name ?? "none";
+
 export function showHeadline(state) {
   const now = state.iteration;
-  const status = now === null ? "Starting" : now.is_ready ? "Ready" : `Starting, stage ${now.stage} of 5`;
+  const status = now === null ? "Starting" : now.is_ready ? "Ready" : `Starting, stage ${stageOf(state)}`;
   const text = `${status}, ${state.is_leader ? "leader" : "follower"}, ${counted(state.instances.length, "instance")}`;
   // Screen readers announce the headline only if it changed.
   if (byId("headline").textContent !== text) byId("headline").textContent = text;

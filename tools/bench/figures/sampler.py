@@ -6,7 +6,7 @@ What was seen before a SIGUSR1 is drawn in GRAPH-start.svg.
 A thread looks at the stacks of the others every few milliseconds. A thread
 that waits for work is not counted. What runs without the interpreter (a
 system call, a hash) is the Python function that called it. To look costs some
-percent of the time; figures of a run that is looked at are no figures.
+percent of the time; figures of a sampled run are not valid.
 """
 
 import runpy

@@ -41,7 +41,7 @@ def read_trace(lines: Sequence[Line], *, written: float, seen: float) -> Trace:
             or line.correlation in earlier - {""}
         ):
             continue
-        name = f"stage {line.fields['stage']} reached" if line.event == "stage reached" else line.event
+        name = f"stage {line.fields['name']} reached" if line.event == "stage reached" else line.event
         trace.setdefault(name, (1000 * (line.at - written), _durations(line)))
     trace[SEEN] = (1000 * seen, {})
     return trace

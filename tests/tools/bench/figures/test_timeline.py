@@ -4,7 +4,7 @@ from tools.bench.figures.timeline import SEEN, Trace, read_trace, summarize_trac
 from tools.bench.rig.controller import Line
 
 
-def line(at: float, event: str, correlation: str = "", **fields: float) -> Line:
+def line(at: float, event: str, correlation: str = "", **fields: float | str) -> Line:
     return Line(at, event, {"correlation": correlation, **fields} if correlation else fields)
 
 
@@ -31,14 +31,14 @@ def test_a_trace_has_the_steps_of_the_cycle_that_the_write_caused() -> None:
 def test_a_new_configuration_has_its_stages_before_its_first_cycle() -> None:
     lines = [
         line(1.0, "configuration changed"),
-        line(2.0, "stage reached", stage=1),
-        line(3.0, "stage reached", stage=2),
+        line(2.0, "stage reached", name="load_config"),
+        line(3.0, "stage reached", name="components"),
     ]
 
     assert list(read_trace(lines, written=0.5, seen=4.0)) == [
         "configuration changed",
-        "stage 1 reached",
-        "stage 2 reached",
+        "stage load_config reached",
+        "stage components reached",
         SEEN,
     ]
 
