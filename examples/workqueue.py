@@ -46,7 +46,7 @@ class Copier:
         self.has_failed = False
 
     async def reconcile(self, name: str) -> RequeueAfter | None:
-        """Copy the newest version of *name*, and look at "green" once more a little later."""
+        """Copy the newest version of *name*, and read "green" again a little later."""
         version = ORIGINALS[name]
         await trio.sleep(0.02)
         if name == "red" and not self.has_failed:

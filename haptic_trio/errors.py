@@ -63,7 +63,7 @@ class ProblemsError(HapticError):
 
 
 def leaves_of(error: BaseException) -> Iterator[BaseException]:
-    """Yield the errors in a group, however deep; an error that is no group is its own leaf."""
+    """Yield the errors in a group, however deep; an error that is not a group is its own leaf."""
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from leaves_of(inner)

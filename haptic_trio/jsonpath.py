@@ -59,7 +59,7 @@ class Path:
         self._find = find
 
     def find(self, obj: Any) -> list[Any]:
-        """Return all values that the path selects in *obj*, in document order; none is no error.
+        """Return all values that the path selects in *obj*, in document order; an empty result is not an error.
 
         An object that is nested too deeply for a descending path (`..`)
         yields no value.

@@ -273,7 +273,7 @@ def _without_userinfo(match: re.Match[str]) -> str:
 
 
 def _without_mapping(match: re.Match[str]) -> str:
-    # What is left to blank is in comments; in code it has been done, and what is no literal is worth showing.
+    # What is left to blank is in comments; in code it has been done, and everything but literals is worth showing.
     if BLANK in match[0]:
         return match[0]
     breaks = "\n" * match[0].count("\n")

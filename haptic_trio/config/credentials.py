@@ -54,7 +54,7 @@ def _value_of(secret: Mapping[str, Any], key: str) -> str:
         raise _UnusableValueError(f"`{key}` is missing", "the Secret needs dataplane_username and dataplane_password")
     text = plain if plain is not None else _decode(encoded)
     if not isinstance(text, str):
-        raise _UnusableValueError("the value is no text", "put it in quotes")
+        raise _UnusableValueError("the value is not text", "put it in quotes")
     if not text:
         raise _UnusableValueError("the value is empty", "")
     if any(ord(character) < 0x20 or ord(character) == 0x7F for character in text):
@@ -74,11 +74,13 @@ def _section(secret: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _decode(encoded: object) -> str:
     if not isinstance(encoded, str):
-        raise _UnusableValueError("the value is no text", "write base64 under `data`, or plain text under `stringData`")
+        raise _UnusableValueError(
+            "the value is not text", "write base64 under `data`, or plain text under `stringData`"
+        )
     try:
         return base64.b64decode("".join(encoded.split()), validate=True).decode()
     # The cause would carry the value.
     except (binascii.Error, ValueError):
         raise _UnusableValueError(
-            "the value is no base64 of UTF-8 text", "write plain text under `stringData` instead"
+            "the value is not UTF-8 text in base64", "write plain text under `stringData` instead"
         ) from None

@@ -125,7 +125,7 @@ class _Walker:
         return self._fail(node, path, f"expected {expected}, found {describe_node(node)}", hint)
 
     def _entries(self, node: Node, path: str) -> dict[str, tuple[Node, Node]] | None:
-        """Return key and value nodes by key; None if *node* is no mapping."""
+        """Return key and value nodes by key; None if *node* is not a mapping."""
         if not isinstance(node, MappingNode) or node.tag != MAP_TAG:
             self._expected(node, path, "a mapping")
             return None

@@ -40,7 +40,8 @@ def parse_duration(text: str) -> Duration:
         )
     if len(text) > 40 or not _WHOLE.fullmatch(text):
         raise InvalidDurationError(
-            f"{text[:40]!r} is no duration", "write a number and a unit (ms, s, m, h), such as `500ms`, `5s`, `1h30m`"
+            f"{text[:40]!r} is not a valid duration",
+            "write a number and a unit (ms, s, m, h), such as `500ms`, `5s`, `1h30m`",
         )
     parts = _PARTS.findall(text)
     sizes = [_MILLISECONDS[unit] for _, unit in parts]

@@ -32,7 +32,7 @@ class LibraryTemplating(_Part, frozen=True):
     """What a library says about templating."""
 
     extra_context: dict[str, Any] = {}
-    """Defaults of top-level variables that are no settings; in a library that has been read, those of settings too."""
+    """Defaults of top-level variables that are not settings; in a library that has been read, those of settings too."""
 
 
 class LibraryDoc(_Part, frozen=True):

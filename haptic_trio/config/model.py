@@ -94,13 +94,13 @@ class DataplaneConfig(_Model, frozen=True):
     port: Port = 5555
     """TCP port of the agent or the Data Plane API in each pod. Not used for local instances."""
     min_deployment_interval: Duration = Duration(2)
-    """Minimum time between two deployments; `0s` is no limit."""
+    """Minimum time between two deployments; `0s` disables the limit."""
     drift_prevention_interval: PositiveDuration = Duration(60)
     """After this long without a deployment the configuration is rendered and compared with the instances again."""
     deployment_timeout: PositiveDuration = Duration(30)
     """A deployment that takes longer has failed for the instances that have not responded."""
     max_parallel: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Maximum of concurrent deployments to instances; 0 is no limit."""
+    """Maximum of concurrent deployments to instances; 0 disables the limit."""
     maps_dir: str = "maps"
     """Directory of maps on the instances, as haproxy.cfg names it, relative to that file."""
     ssl_certs_dir: str = "ssl"
@@ -119,9 +119,9 @@ class InstancesConfig(_Model, frozen=True):
     surge: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
     """Instances above `size` that replacements may use at once. Only urgent replacements use more than one."""
     max_age: Duration = Duration(0)
-    """Instances of this age are replaced, one at a time, each a random time earlier; `0s` is no limit."""
+    """Instances of this age are replaced, one at a time, each a random time earlier; `0s` disables the limit."""
     forced_age: Duration = Duration(0)
-    """An instance of this age is replaced unconditionally; `0s` is no limit."""
+    """An instance of this age is replaced unconditionally; `0s` disables the limit."""
     drain_timeout: Duration = Duration(300)
     """Time that a draining instance has to finish its connections; `0s` closes them at once."""
     start_timeout: PositiveDuration = Duration(60)
@@ -131,7 +131,7 @@ class InstancesConfig(_Model, frozen=True):
     missed: Annotated[int, msgspec.Meta(ge=1)] = 3
     """Failed health checks in a row after which an instance is replaced."""
     create_interval: Duration = Duration(0)
-    """Minimum time between the creation of two instances; `0s` is no limit."""
+    """Minimum time between the creation of two instances; `0s` disables the limit."""
     revision: str = ""
     """Any text. When it changes, all instances are replaced, one after the other."""
     pod_template: str = ""

@@ -95,7 +95,7 @@ def check_values(
 ) -> Iterator[Problem]:
     """Yield what is wrong with the values *given* below *path*.
 
-    A name that is no setting is one of the user's own variables, unless it is
+    A name that is not a setting is one of the user's own variables, unless it is
     much like a setting's name and none of *templates* mentions it.
     """
     texts = tuple(templates)
@@ -106,7 +106,7 @@ def check_values(
                 yield from _check_value(setting, value, key_path(path, key))
         elif (meant := _meant_by(key, settings)) and not any(_mentions(text, key) for text in texts):
             yield Problem(
-                message=f"{shorten(key)!r} is no setting of the libraries in use, and no template reads it",
+                message=f"{shorten(key)!r} is not a setting of the libraries in use, and no template reads it",
                 path=key_path(path, key),
                 hint=f"did you mean `{meant}`?",
             )

@@ -181,8 +181,8 @@ class Endpoint(Protocol):
         """Compare the process with the generation that was deployed last, and repair differences at runtime.
 
         Differences are changes of process or files by others. State that
-        HAProxy changes itself, such as the result of a health check, is no
-        difference. Never reloads: differences that need a reload are among
+        HAProxy changes itself, such as the result of a health check, is not
+        a difference. Never reloads: differences that need a reload are among
         the reasons of the report. The report is empty if the deployed
         generation is unknown or the process cannot be observed. Raises
         EndpointError.

@@ -13,7 +13,7 @@ from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.errors import Problem
 
 SILENCE_REPORTED: Final = 5.0
-"""Seconds without an answer after which a problem is reported: a restart is no problem."""
+"""Seconds without an answer after which a problem is reported: a restart is not a problem."""
 LOST_AFTER: Final = 30.0
 """Seconds without an answer after which the endpoint is lost."""
 

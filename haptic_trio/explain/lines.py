@@ -82,7 +82,7 @@ def sections_called(site: Site, name: str, kind: str = "") -> list[tuple[Section
 
 def explain_section(site: Site, section: Section, first: int) -> SectionAnswer:
     """Return the explanation of *section* of haproxy.cfg, which begins at line *first*."""
-    # Blank lines before the next section belong to it in the model; the last one is no line of the file.
+    # Blank lines before the next section belong to it in the model; the last one is not a line of the file.
     last = first + max(0, len(section.text.rstrip().split("\n")) - 1)
     stretches = list(site.ranges.between(MAIN, first, last))
     routes = list(routes_to(site, section.name)) if section.kind in {"backend", "listen"} else []

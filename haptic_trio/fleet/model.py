@@ -99,7 +99,7 @@ class Reason(StrEnum):
 
 
 class GroupSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Specification of a group. Durations are seconds; an age of 0 is no limit."""
+    """Specification of a group. Durations are seconds; an age of 0 disables the limit."""
 
     key: GroupKey
     size: int

@@ -65,7 +65,7 @@ def items_of(value: Any, *fields: str) -> Sequence[Any]:
 
 
 def text_of(value: Any, *fields: str) -> str:
-    """Return the text at the path *fields* within *value*; empty if it is absent or no text."""
+    """Return the text at the path *fields* within *value*; empty if it is absent or not text."""
     found = dig(value, *fields)
     if type(found) is str:
         return found

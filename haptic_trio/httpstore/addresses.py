@@ -42,7 +42,7 @@ def zone_of(
     """Return where the address *text* leads; *allowed* are networks that would be forbidden otherwise.
 
     *is_own* knows the addresses of this machine's interfaces, which are
-    forbidden as its loopback is. What is no address is forbidden.
+    forbidden as its loopback is. Anything else than an address is forbidden.
     """
     try:
         address = ip_address(text)

@@ -120,5 +120,5 @@ class HttpView:
         text is empty, unless it is critical: then the template or fragment fails.
         """
         if options is not None and not isinstance(options, Mapping):
-            raise RequestFaultError("the options of http.fetch are no mapping", "such as {'interval': '5m'}")
+            raise RequestFaultError("the options of http.fetch are not a mapping", "such as {'interval': '5m'}")
         return self._fetches.fetch(url, {**(options or {}), **more})

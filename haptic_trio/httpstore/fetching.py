@@ -112,7 +112,7 @@ def content_of(answer: Answer) -> Content:
     try:
         text = answer.body.decode(codec)
     except UnicodeDecodeError:
-        raise FetchError("the content is no text in the charset that the server names, or in UTF-8") from None
+        raise FetchError("the content is not valid text in the charset that the server names, or in UTF-8") from None
     return Content.of(
         text,
         etag=_validator(answer.headers.get("etag", "")),
@@ -127,7 +127,7 @@ def next_url(current: SplitResult, location: str, policy: FetchPolicy) -> SplitR
     except (RequestFaultError, ValueError):
         target = None
     if target is None:
-        raise FetchError("the server redirects to what is no HTTP URL")
+        raise FetchError("the server redirects to a URL that is not an HTTP URL")
     if target.scheme != current.scheme:
         raise FetchError(f"the server redirects from {current.scheme} to {target.scheme}")
     if not policy.allows(target.hostname or ""):

@@ -19,7 +19,7 @@ def is_own_address(address: str) -> bool:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     if _is_source(family, address):
         return True
-    # The second address of an interface is no source. A system that binds anything (ip_nonlocal_bind) has a table.
+    # The second address of an interface is not a source. A system that binds anything (ip_nonlocal_bind) has a table.
     return _can_bind(family, address) and (not _can_bind(family, _PROBES[family]) or _is_routed_here(address))
 
 

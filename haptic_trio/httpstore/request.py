@@ -130,7 +130,7 @@ def make_request(url: Any, options: Mapping[str, Any], policy: FetchPolicy, find
 
 
 def split_url(url: str) -> SplitResult:
-    """Return the parts of *url*; raises `RequestFaultError` for what is no HTTP URL, without repeating it."""
+    """Return the parts of *url*; raises `RequestFaultError` without the URL in its message if it is not an HTTP URL."""
     if len(url) > LONGEST_URL:
         raise RequestFaultError(f"the URL is longer than {LONGEST_URL} characters")
     if _NOT_IN_URLS.search(url):
@@ -161,7 +161,7 @@ def _key_of(request: FetchRequest) -> str:
 
 def _text(value: Any, what: str) -> str:
     if not isinstance(value, str) or not value:
-        raise RequestFaultError(f"{what} is no text")
+        raise RequestFaultError(f"{what} is not text")
     return str.__str__(value)
 
 
@@ -173,12 +173,12 @@ def _seconds(value: Any, option: str) -> float:
             return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
         except ValueError:
             pass
-    raise RequestFaultError(f"the {option} is no time", "such as `5m`, or a number of seconds")
+    raise RequestFaultError(f"the {option} is not a valid duration", "such as `5m`, or a number of seconds")
 
 
 def _retries(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_RETRIES:
-        raise RequestFaultError(f"`retries` is no number from 0 to {MOST_RETRIES}")
+        raise RequestFaultError(f"`retries` is not a number from 0 to {MOST_RETRIES}")
     return int(value)
 
 
@@ -192,7 +192,7 @@ def _headers_of(given: Any) -> dict[str, str]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise RequestFaultError("`headers` is no mapping", "such as {'accept': 'text/plain'}")
+        raise RequestFaultError("`headers` is not a mapping", "such as {'accept': 'text/plain'}")
     headers: dict[str, str] = {}
     for name, value in given.items():
         if not isinstance(name, str) or _TOKEN(name) is None:
@@ -207,7 +207,7 @@ def _headers_of(given: Any) -> dict[str, str]:
 def _header_value(value: Any, what: str) -> str:
     text = str.__str__(value) if isinstance(value, str) else None
     if text is None or _UNPRINTABLE.search(text) or text != text.strip() or len(text) > 8_192:
-        raise RequestFaultError(f"{what} is no text that a header can have", "printable ASCII, no blanks at its ends")
+        raise RequestFaultError(f"{what} is not a valid header value", "printable ASCII, no blanks at its ends")
     return text
 
 
@@ -217,7 +217,7 @@ def _authorization(auth: Any, find_secret: FindSecret) -> str:
         return ""
     if not isinstance(auth, Mapping):
         raise RequestFaultError(
-            "`auth` is no mapping", "{'token': …}, {'username': …, 'password': …} or {'secret': 'namespace/name'}"
+            "`auth` is not a mapping", "{'token': …}, {'username': …, 'password': …} or {'secret': 'namespace/name'}"
         )
     if "secret" in auth:
         if len(auth) > 1:
@@ -256,7 +256,7 @@ def _decoded(data: Any, field: str) -> str:
         return base64.b64decode(str(data.get(field) or ""), validate=True).decode().strip("\r\n")
     # The cause would carry the value.
     except (AttributeError, binascii.Error, ValueError):
-        raise RequestFaultError(f"`{field}` of the Secret is no base64 of a text") from None
+        raise RequestFaultError(f"`{field}` of the Secret is not text in base64") from None
 
 
 def _certificates(value: Any) -> str:
@@ -264,5 +264,5 @@ def _certificates(value: Any) -> str:
         return ""
     text = _text(value, "`ca`")
     if "-----BEGIN CERTIFICATE-----" not in text or not text.isascii():
-        raise RequestFaultError("`ca` is no certificate in PEM form")
+        raise RequestFaultError("`ca` is not a certificate in PEM form")
     return text

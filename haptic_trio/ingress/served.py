@@ -180,7 +180,7 @@ def _certificates(ingress: Resource, own: Sequence[str]) -> dict[str, tuple[Name
     found: dict[str, dict[Named, None]] = {}
     for hosts, secret in tls_of(ingress):
         named = Named(secret, is_implied=not hosts)
-        # A name that is no host name rejects the Ingress, but not its Secret, which others may name as well.
+        # An invalid host name rejects the Ingress, but not its Secret, which others may name as well.
         for host in filter(is_hostname, hosts or own):
             found.setdefault(host, {}).update({named: None} if secret else {})
     return {host: tuple(named) for host, named in found.items()}

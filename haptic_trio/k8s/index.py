@@ -65,7 +65,7 @@ class KeySchema:
     """
 
     def __init__(self, index_by: Sequence[str]) -> None:
-        """Raises `ProblemsError` for expressions that are no JSONPath."""
+        """Raises `ProblemsError` for invalid JSONPath expressions."""
         self.index_by = tuple(index_by)
         self._paths = compile_paths(index_by, "indexBy")
 

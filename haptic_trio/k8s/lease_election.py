@@ -43,7 +43,7 @@ class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def view_of(resource: Resource) -> LeaseView:
-    """Return what *resource*, a Lease, says; what is not there, or no number, counts as nothing."""
+    """Return the fields of *resource*, a Lease; missing fields and invalid numbers count as empty."""
     spec = resource.get("spec") or {}
     return LeaseView(
         resource=resource,

@@ -171,7 +171,7 @@ class _LabelParser:
         self._take()
         if not _LABEL_NAME.fullmatch(value):
             hint = "at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
-            raise self._error(f"{value!r} is no value of a label", position, hint)
+            raise self._error(f"{value!r} is not a valid label value", position, hint)
         return value
 
     def _values(self) -> frozenset[str]:

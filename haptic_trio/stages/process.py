@@ -145,7 +145,7 @@ class RetainedState:
     taken_ports: TakenPorts = field(default_factory=TakenPorts)
     """Addresses that HAProxy could not bind; another configuration does not free them."""
     verification: Verification = field(default_factory=Verification)
-    """When endpoints were verified: a changed configuration is no reason to verify them again."""
+    """When endpoints were verified: a changed configuration does not verify them again."""
     rejected: set[str] = field(default_factory=set)
     """Versions of configurations that could not be used."""
     newest_valid: Latest[ConfigValidated] = field(default_factory=Latest)

@@ -95,7 +95,7 @@ class StatusLedger:
         return list(dict.fromkeys(keys))
 
     def take_echoes(self) -> list[StatusKey]:
-        """Return the objects that have changed since the last call in stores that are no input of a source.
+        """Return the objects that have changed since the last call in stores that are not an input of a source.
 
         These changes are own writes that come back by the watch, or writes of other clients.
         """
@@ -161,7 +161,7 @@ class StatusWriter:
     async def run(self, cells: tuple[Latest[Any], ...], unread: Latest[Any] | None = None) -> NoReturn:
         """Write until cancelled; reads the changes of the stores after each change of *cells*.
 
-        After each change of *unread*, reads only stores that are no input of a source.
+        After each change of *unread*, reads only stores that are not an input of a source.
         """
         async with trio.open_nursery() as nursery:
             await nursery.start(self._controller.run)

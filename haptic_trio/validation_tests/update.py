@@ -22,7 +22,7 @@ def update_tests(text: str, found: Mapping[tuple[str, int], str], *, source: str
 
     *found* has them by name of the test and index of the assertion. Raises
     UpdateError for those that come from an alias, `ConfigInvalidError` for
-    what is no YAML.
+    invalid YAML.
     """
     lines = text.splitlines()
     _apply(lines, _edits(text, found, source))

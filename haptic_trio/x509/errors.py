@@ -11,7 +11,7 @@ UNREADABLE: Final = (
     UnsupportedAlgorithm,
     # OpenSSL's own errors that cryptography does not expect, as for Diffie-Hellman keys.
     InternalError,
-    # These are no ValueErrors: a version other than 1 to 3, an extension that is there twice, an odd kind of name.
+    # These are not ValueErrors: a version other than 1 to 3, an extension that is there twice, an odd kind of name.
     x509.InvalidVersion,
     x509.DuplicateExtension,
     x509.UnsupportedGeneralNameType,

@@ -33,4 +33,4 @@ def check_name(name: x509.Name) -> None:
         der = x509.Name([attribute]).public_bytes()
         head = _HEAD.match(der)
         if head is None or der[head.end() + head[1][0]] not in _STRINGS:
-            raise ValueError("an attribute of a name is no string that OpenSSL accepts")
+            raise ValueError("an attribute of a name is not a string that OpenSSL accepts")

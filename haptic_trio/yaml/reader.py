@@ -331,7 +331,7 @@ def _tagged(event: Any) -> str | int | float | bool | None:
         raise _error("tag is not allowed", event, "remove it: manifests hold plain data", _short(event.tag))
     value = resolve_plain(text)
     if type(value) is not expected and not (expected is float and type(value) is int):
-        raise _error(f"the value is no {_short(event.tag)}", event, "remove the tag or mend the value")
+        raise _error(f"the value is not a valid {_short(event.tag)}", event, "remove the tag or correct the value")
     return value
 
 

@@ -68,7 +68,9 @@ def read_scalar(node: ScalarNode) -> Scalar:
             return int(constructor.construct_yaml_int(node))
         number = float(constructor.construct_yaml_float(node))
     except (ValueError, KeyError, IndexError, OverflowError) as exc:
-        raise UnreadableScalarError(f"{shorten(text)} is no value of type {tag}", "put text in quotes") from exc
+        raise UnreadableScalarError(
+            f"{shorten(text)} is not a valid value of type {tag}", "put text in quotes"
+        ) from exc
     if not math.isfinite(number):
         raise UnreadableScalarError("infinite and undefined numbers are not supported", "put text in quotes")
     return number

@@ -76,6 +76,6 @@ async def test_ten_thousand_ingresses_are_in_the_first_deployment_and_stay_while
                     await cluster.wait_pods(namespace, "app=controller", 2)
                     await site.apply(site.ingress("more", "more.test"))
                     await site.until_served("more.test")
-                print(f"begun anew in {trio.current_time() - began:.1f} s, {way.cuts} cuts")  # noqa: T201
+                print(f"restarted in {trio.current_time() - began:.1f} s, {way.cuts} cuts")  # noqa: T201
             nursery.cancel_scope.cancel(reason="the test is over")
         await remove_all(cluster, namespace)

@@ -67,7 +67,7 @@ async def test_status_is_written_once_and_repaired_when_another_writer_changes_i
             await wait_addresses(site, "web", [{"ip": site.address}])
             path = f"{site.path('ingresses', 'web')}/status"
             await cluster.api.patch(path, {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.9"}]}}})
-            mended = await wait_addresses(site, "web", [{"ip": site.address}])
+            corrected = await wait_addresses(site, "web", [{"ip": site.address}])
 
             # Other changes come and go, and this object stays as it is.
             for number in range(3):
@@ -75,7 +75,7 @@ async def test_status_is_written_once_and_repaired_when_another_writer_changes_i
                 await site.until_served(f"more-{number}.test")
             found = await cluster.find(site.path("ingresses", "web"))
             assert found is not None
-            assert found["metadata"]["resourceVersion"] == mended["metadata"]["resourceVersion"]
+            assert found["metadata"]["resourceVersion"] == corrected["metadata"]["resourceVersion"]
 
 
 async def test_address_of_others_on_an_ingress_of_others_is_left_alone(

@@ -150,14 +150,14 @@ async def test_objects_that_were_not_reviewed_are_quarantined_without_affecting_
             labelled = broken("broken")
             labelled["metadata"]["labels"] = {"owner": "me"}
             touched = await server.ask(labelled, "UPDATE", broken("broken"))
-            mended = await server.ask(ingress("broken", "broken.localhost", "web"), "UPDATE", broken("broken"))
+            corrected = await server.ask(ingress("broken", "broken.localhost", "web"), "UPDATE", broken("broken"))
 
         assert [held.ref.name for held in running.serving.process.retained.quarantine.objects] == ["broken"]
         assert other == {"uid": "u-1", "allowed": True}
         assert still["allowed"]
         assert touched["allowed"]
         assert "already before" in touched["warnings"][0]
-        assert mended == {"uid": "u-1", "allowed": True}
+        assert corrected == {"uid": "u-1", "allowed": True}
 
 
 def config_map(site: Site, **fields: Any) -> Resource:

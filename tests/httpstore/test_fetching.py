@@ -97,7 +97,7 @@ async def test_content_comes_with_what_it_is_recognised_by() -> None:
         (Page(body=b"no gzip", headers={"content-encoding": "gzip"}), "gzip is broken"),
         (Page(body=gzip.compress(b"x") * 2, headers={"content-encoding": "gzip"}), "something follows"),
         (Page(body=b"x", headers={"content-encoding": "br"}), "an encoding that it was not asked for"),
-        (Page(body=b"\xff\xfe"), "no text in the charset"),
+        (Page(body=b"\xff\xfe"), "not valid text in the charset"),
         (Page(body=b"x", headers={"content-type": "text/plain; charset=utf-7"}), "charset is neither"),
     ],
 )
@@ -155,10 +155,10 @@ async def test_redirects_do_not_go_on_forever() -> None:
     ("location", "reason"),
     [
         ("https://127.0.0.1/", "from http to https"),
-        ("file:///etc/passwd", "no HTTP URL"),
-        ("http://me:s3cret@127.0.0.1/", "no HTTP URL"),
+        ("file:///etc/passwd", "not an HTTP URL"),
+        ("http://me:s3cret@127.0.0.1/", "not an HTTP URL"),
         ("http://elsewhere.example.com/", "not allowed"),
-        ("", "no HTTP URL"),
+        ("", "not an HTTP URL"),
     ],
 )
 async def test_redirects_to_elsewhere_are_rejected(location: str, reason: str) -> None:

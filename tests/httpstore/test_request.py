@@ -76,9 +76,9 @@ def test_credentials_come_from_variables_or_secrets() -> None:
 @pytest.mark.parametrize(
     ("auth", "message"),
     [
-        ("s3cret", "no mapping"),
-        ({"token": "s3cret\r\nx: y"}, "the token is no text"),
-        ({"token": 5}, "the token is no text"),
+        ("s3cret", "not a mapping"),
+        ({"token": "s3cret\r\nx: y"}, "the token is not a valid header value"),
+        ({"token": 5}, "the token is not a valid header value"),
         ({"username": "s3:cret", "password": "s3cret"}, "colon"),
         ({"username": "me"}, "neither"),
         ({"token": "s3cret", "username": "me"}, "neither"),
@@ -86,7 +86,7 @@ def test_credentials_come_from_variables_or_secrets() -> None:
         ({"secret": None}, "is not there"),
         ({"secret": "absent"}, "names no Secret"),
         ({"secret": "default/other"}, "has neither"),
-        ({"secret": "default/broken"}, "no base64"),
+        ({"secret": "default/broken"}, "not text in base64"),
         ({"secret": "default/token", "token": "s3cret"}, "something beside"),
     ],
 )
@@ -114,7 +114,7 @@ def test_credentials_that_are_none_are_rejected_without_repeating_them(auth: Any
         ("https://[::1/", "cannot be read"),
         ("https://lists.example.com\\@127.0.0.1/", "character"),
         ("https://" + "a" * 2_048, "longer"),
-        (None, "no text"),
+        (None, "not text"),
     ],
 )
 def test_what_is_no_http_url_is_rejected(url: Any, message: str) -> None:
@@ -128,8 +128,8 @@ def test_what_is_no_http_url_is_rejected(url: Any, message: str) -> None:
     ("options", "message"),
     [
         ({"intervall": "5m"}, "no option 'intervall'"),
-        ({"interval": "soon"}, "interval is no time"),
-        ({"interval": -1}, "interval is no time"),
+        ({"interval": "soon"}, "interval is not a valid duration"),
+        ({"interval": -1}, "interval is not a valid duration"),
         ({"interval": "100ms"}, "shorter than 1 s"),
         ({"timeout": "1m"}, "between 0 and 30 s"),
         ({"timeout": 0}, "between 0 and 30 s"),

@@ -119,7 +119,9 @@ async def test_broken_object_is_quarantined_once_and_the_others_are_served(bench
 
 @pytest.mark.haproxy
 @pytest.mark.parametrize("broken", BREAKS)
-async def test_object_that_breaks_is_served_as_it_was_last_good_until_it_is_mended(bench: Bench, broken: Break) -> None:
+async def test_object_that_breaks_is_served_as_it_was_last_good_until_it_is_corrected(
+    bench: Bench, broken: Break
+) -> None:
     bench.put(web("api"), web("shop", "source"))
     await bench.run()
 

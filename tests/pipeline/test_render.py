@@ -259,12 +259,12 @@ async def test_paranoia_compares_regularly_and_uses_the_full_render() -> None:
     # Forbidden in the program: the object changes without a write to the store.
     stores["services"].list()[0]["spec"]["n"] = 2
     wrong = await renderer.render(stores)
-    mended = await renderer.render(stores)
+    corrected = await renderer.render(stores)
 
-    assert [rendered.differing for rendered in (first, right, wrong, mended)] == [(), (), (), ("haproxy.cfg",)]
+    assert [rendered.differing for rendered in (first, right, wrong, corrected)] == [(), (), (), ("haproxy.cfg",)]
     assert wrong.text == first.text
-    assert (mended.text, mended.is_new) == ("1\n# a 2\n", True)
-    assert (await renderer.render(stores)).text == mended.text
+    assert (corrected.text, corrected.is_new) == ("1\n# a 2\n", True)
+    assert (await renderer.render(stores)).text == corrected.text
 
 
 async def test_provenance_leads_from_a_line_to_its_object_and_back() -> None:

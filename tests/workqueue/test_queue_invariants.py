@@ -195,7 +195,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.gets <= self.handed_over
 
     def teardown(self) -> None:
-        """Finish everything: each key that was ever accepted is got once more after its last add."""
+        """Finish everything: each key that was ever accepted is got again after its last add."""
         if not hasattr(self, "queue") or self.phase == "closed":
             return
         for _ in range(len(self.due)):

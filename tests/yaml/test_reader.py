@@ -111,7 +111,7 @@ def test_items_of_top_level_lists_have_lines() -> None:
         ("a: !!python/object:os.system x", 1, 4, "not allowed: !!python/object"),
         ("a: !custom [1]", 1, 4, "!custom"),
         ("a: !!binary aGk=", 1, 4, "!!binary"),
-        ("a: !!int x", 1, 4, "no !!int"),
+        ("a: !!int x", 1, 4, "not a valid !!int"),
         ("? [a, b]\n: c", 1, 3, "as a key"),
         ("a: ü\x00b", 1, 5, "control characters"),
         ("a:\n  <<: 5", 2, 7, "merges mappings"),

@@ -68,9 +68,9 @@ def console_page() -> str:
     """Return the page of the protocol."""
     talk = inspect.cleandoc(inspect.cleandoc(stream.__doc__ or "").split("\n\n")[1])
     limits = (
-        f"A viewer without a valid hello within {stream.HELLO_LIMIT:g} seconds is disconnected with"
-        f" code {stream.UNAUTHORIZED}, a viewer beyond {stream.MOST_VIEWERS} with {stream.BUSY}. Topics of a subscription are"
-        f" read every *interval* seconds (at least {stream.SHORTEST_INTERVAL:g}); after {stream.ALIVE:g} seconds"
+        f"A viewer without a valid hello within {stream.HELLO_LIMIT:g} seconds is disconnected with code"
+        f" {stream.UNAUTHORIZED}, a viewer beyond {stream.MOST_VIEWERS} with {stream.BUSY}. Topics of a subscription"
+        f" are read every *interval* seconds (at least {stream.SHORTEST_INTERVAL:g}); after {stream.ALIVE:g} seconds"
         " without a message the console sends `now`."
         " [The console](../console.md#the-protocol-version-1) describes the topics; these are their structs."
     )

@@ -77,7 +77,7 @@ def _check_lease(config: Config) -> Iterator[Problem]:
         )
     if not _DNS_NAME.fullmatch(lease.lease_name) or len(lease.lease_name) > 253:
         yield Problem(
-            message=f"{lease.lease_name!r} is no object name",
+            message=f"{lease.lease_name!r} is not a valid object name",
             path=f"{path}.leaseName",
             hint="use lower-case letters, digits, `-` and `.`",
         )
@@ -88,7 +88,7 @@ def _check_pod_selector(config: Config) -> Iterator[Problem]:
         message = check_label_selector(f"{key}={value}")
         if message or any(character in key + value for character in ",=!() "):
             yield Problem(
-                message=f"`{key}: {value}` is no label",
+                message=f"`{key}: {value}` is not a valid label",
                 path=key_path("podSelector.matchLabels", key),
                 hint="keys are `name` or `prefix/name`, values letters, digits, `-`, `_` and `.`",
             )
@@ -104,7 +104,7 @@ def _check_directories(config: Config) -> Iterator[Problem]:
     ):
         message = hint = ""
         if not _DIRECTORY.fullmatch(value):
-            message, hint = f"{value!r} is no safe path", "use letters, digits, `_`, `-`, `.` and `/`"
+            message, hint = f"{value!r} is not a safe path", "use letters, digits, `_`, `-`, `.` and `/`"
         elif ".." in value.split("/"):
             message, hint = f"{value!r} leaves its directory", "write it without `..`"
         elif value.startswith("/"):
@@ -152,13 +152,13 @@ def _check_watched(name: str, watched: WatchedResource) -> Iterator[Problem]:
         )
     if not _API_VERSION.fullmatch(watched.api_version):
         yield Problem(
-            message=f"{watched.api_version!r} is no API version",
+            message=f"{watched.api_version!r} is not a valid API version",
             path=f"{path}.apiVersion",
             hint="write group and version such as `networking.k8s.io/v1`, or `v1`",
         )
     if not _PLURAL.fullmatch(watched.resources):
         yield Problem(
-            message=f"{watched.resources!r} is no plural",
+            message=f"{watched.resources!r} is not a valid plural name of a kind",
             path=f"{path}.resources",
             hint="write the lower-case plural of the kind, such as `ingresses`",
         )
@@ -170,7 +170,7 @@ def _check_watched(name: str, watched: WatchedResource) -> Iterator[Problem]:
     for index, namespace in enumerate(watched.namespaces):
         if not _DNS_LABEL.fullmatch(namespace):
             yield Problem(
-                message=f"{namespace!r} is no namespace",
+                message=f"{namespace!r} is not a valid name of a namespace",
                 path=item_path(f"{path}.namespaces", index),
                 hint="use lower-case letters, digits and `-`",
             )
@@ -214,7 +214,7 @@ def _check_names(config: Config) -> Iterator[Problem]:
         for name in templates:
             if not is_safe_name(name):
                 yield Problem(
-                    message=f"{name!r} is no safe name",
+                    message=f"{name!r} is not a safe name",
                     path=key_path(field, name),
                     hint="use letters, digits, `_`, `-` and `.`, with a letter, digit or `_` first, at most 200",
                 )

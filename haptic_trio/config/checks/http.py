@@ -19,11 +19,13 @@ def check_http(http: HttpConfig) -> Iterator[Problem]:
         try:
             ip_network(network)
         except ValueError:
-            yield Problem(message=f"{network!r} is no network", path=path, hint="such as `127.0.0.0/8` or `::1/128`")
+            yield Problem(
+                message=f"{network!r} is not a valid network", path=path, hint="such as `127.0.0.0/8` or `::1/128`"
+            )
     for index, host in enumerate(http.allowed_hosts):
         if _HOST_PATTERN.fullmatch(host) is None:
             yield Problem(
-                message=f"{host!r} is no host",
+                message=f"{host!r} is not a valid host name",
                 path=item_path("http.allowedHosts", index),
                 hint="a name such as `lists.example.com`, or a pattern such as `*.example.com`",
             )

@@ -21,7 +21,9 @@ def check_label_selector(selector: str) -> str:
     """Return what is wrong with the label *selector*; empty if nothing is."""
     for term in _COMMA.split(selector) if selector.strip() else ():
         if not _LABEL_TERM.fullmatch(term):
-            return f"{term.strip()!r} is no label requirement such as `app=web`, `tier in (a, b)` or `!legacy`"
+            return (
+                f"{term.strip()!r} is not a valid label requirement, such as `app=web`, `tier in (a, b)` or `!legacy`"
+            )
     return ""
 
 
@@ -29,5 +31,6 @@ def check_field_selector(selector: str) -> str:
     """Return what is wrong with the field *selector*; empty if nothing is."""
     for term in selector.split(",") if selector.strip() else ():
         if not _FIELD_TERM.fullmatch(term):
-            return f"{term.strip()!r} is no field requirement such as `metadata.name=x` or `spec.type!=ExternalName`"
+            example = "such as `metadata.name=x` or `spec.type!=ExternalName`"
+            return f"{term.strip()!r} is not a valid field requirement, {example}"
     return ""

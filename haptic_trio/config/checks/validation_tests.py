@@ -146,7 +146,7 @@ def _check_plan(path: str, assertion: PlanIs, test: ValidationTest) -> Iterator[
         yield Problem(message="there is no state before to compare with", path=path, hint=hint)
     if not _VERSION.fullmatch(assertion.haproxy_version):
         yield Problem(
-            message=f"{assertion.haproxy_version!r} is no version",
+            message=f"{assertion.haproxy_version!r} is not a valid version",
             path=f"{path}.haproxyVersion",
             hint='such as "2.8", in quotes',
         )
@@ -167,4 +167,4 @@ def _check_needle(path: str, assertion: Needle) -> Iterator[Problem]:
             re.compile(assertion.pattern, re.MULTILINE)
         except re.error as exc:
             at = f", character {exc.pos + 1}" if exc.pos is not None else ""
-            yield Problem(message=f"no regular expression{at}: {exc.msg}", path=f"{path}.pattern")
+            yield Problem(message=f"invalid regular expression{at}: {exc.msg}", path=f"{path}.pattern")

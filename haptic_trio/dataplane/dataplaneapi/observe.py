@@ -203,7 +203,7 @@ class _ApiReader:
         """Whether the process has the map *path*: the API does not find an empty map by its name."""
         if self._loaded_maps is None:
             try:
-                found = await self._api.get_as(list[StoredFile] | None, "runtime/maps")  # type: ignore[arg-type]  # a union is no class
+                found = await self._api.get_as(list[StoredFile] | None, "runtime/maps")  # type: ignore[arg-type]  # a union is not a class
             except ApiStatusError as exc:
                 if exc.status != 404:
                     raise
@@ -266,7 +266,7 @@ class _ApiReader:
 async def read_certificates(api: ApiClient) -> frozenset[str] | None:
     """Return the paths of the certificates in the process; None if the API does not show them, as before 3.2."""
     try:
-        found = await api.get_as(list[StoredFile] | None, "runtime/ssl_certs")  # type: ignore[arg-type]  # a union is no class
+        found = await api.get_as(list[StoredFile] | None, "runtime/ssl_certs")  # type: ignore[arg-type]  # a union is not a class
     except ApiStatusError:
         return None
     return frozenset(one.storage_name for one in found or ())

@@ -106,7 +106,7 @@ class RuntimeApi:
     async def read_map(self, path: str) -> tuple[Entry, ...] | None:
         """Return the entries of the map with *path* in the process; None if the API does not find it."""
         try:
-            entries = await self._api.get_as(list[MapEntry] | None, f"{map_path(path)}/entries")  # type: ignore[arg-type]  # a union is no class
+            entries = await self._api.get_as(list[MapEntry] | None, f"{map_path(path)}/entries")  # type: ignore[arg-type]  # a union is not a class
         except ApiStatusError as exc:
             if exc.status != 404:
                 raise

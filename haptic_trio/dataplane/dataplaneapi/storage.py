@@ -98,7 +98,7 @@ class Storage:
         for store in Store:
             path = f"storage/{store}"
             try:
-                files = await self._api.get_as(list[StoredFile] | None, path)  # type: ignore[arg-type]  # a union is no class
+                files = await self._api.get_as(list[StoredFile] | None, path)  # type: ignore[arg-type]  # a union is not a class
             except ApiStatusError as exc:
                 if exc.status != 404:
                     raise
@@ -154,7 +154,7 @@ class Storage:
             answer = await self._put(place, upload=(place.name, content))
         else:
             answer = await self._put(place, text=content)
-        return self._api.decode(StoredFile | None, answer, _path(place)) if answer.content else None  # type: ignore[arg-type]  # a union is no class
+        return self._api.decode(StoredFile | None, answer, _path(place)) if answer.content else None  # type: ignore[arg-type]  # a union is not a class
 
     async def _put(self, place: Place, *, text: bytes | None = None, upload: tuple[str, bytes] | None = None) -> Answer:
         return await self._api.send("PUT", _path(place), params=_params("PUT", place), text=text, upload=upload)

@@ -29,7 +29,7 @@ def ports_beyond(
     gateway: Resource, kind: str, namespace: str, lookups: Lookups, classes: frozenset[str], rules: PortRules
 ) -> frozenset[int]:
     """Return the ports of *gateway* that owners of listeners, of *kind* in *namespace*, cannot have for the limit."""
-    # What the answer does not depend on is no part of the question, which is compared for each Gateway.
+    # The question has only what the answer depends on: it is compared for each Gateway.
     rules = msgspec.structs.replace(rules, pool=rules.pool[:1], shared=frozenset(), listeners=0)
     size = derived(lookups, "listenerSets", _Size(rules), namespace) if kind == "ListenerSet" else 0
     if size <= rules.most and derived(lookups, "gateways", _Fit(rules, classes, rules.most - size), namespace):

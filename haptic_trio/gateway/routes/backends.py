@@ -56,7 +56,7 @@ ENDLESS: Final = 2_147_483_647
 
 
 class _Times(msgspec.Struct, frozen=True):
-    """The timeouts of a rule in milliseconds; 0 is no limit, None is not set."""
+    """The timeouts of a rule in milliseconds; 0 disables the limit, None is not set."""
 
     request: int | None
     backend: int | None

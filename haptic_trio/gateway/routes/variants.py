@@ -83,7 +83,7 @@ def _retries(
 ) -> tuple[Retry, ...]:
     """Return how rules for the Service send requests again, each way once."""
     is_named = derived(lookups, kind.by_service, _NamedPlainly(namespace, name, permitted), namespace, name)
-    # Routes that retry are found under the Service once more, so that all others need no look.
+    # Routes that retry are also indexed by Service, so that all others need no lookup.
     others = derived(lookups, kind.by_service, _Retries(namespace, name, permitted), namespace, name, name)
     return (Retry(), *others) if is_named else others
 

@@ -227,7 +227,7 @@ class ApiCluster:
         try:
             return decode_object(body, served)
         except INVALID_JSON as error:
-            raise ServerFailedError(f"{method} {ref}", f"the answer is no object: {error}") from error
+            raise ServerFailedError(f"{method} {ref}", f"the answer is not an object: {error}") from error
 
     async def _probe(self) -> None:
         await self._connection.request("GET", "/readyz", what="probe the API server", accept="text/plain")

@@ -92,7 +92,7 @@ class Discovery:
             except INVALID_JSON as error:
                 failed = ServerFailedError(
                     f"discover {api_version}",
-                    f"the answer is no list of resources: {error}. Is this the address of a Kubernetes API server?",
+                    f"the answer is not a list of resources: {error}. Is this the address of a Kubernetes API server?",
                 )
                 failed.where = self._connection.where
                 raise failed from error

@@ -96,7 +96,7 @@ async def list_objects(
             page = decode_page(body)
             if not page.metadata.resourceVersion:
                 # Else any JSON object would be taken for an empty list, and every route be lost.
-                raise ServerFailedError(what, "the answer is no list: it has no resourceVersion")
+                raise ServerFailedError(what, "the answer is not a list: it has no resourceVersion")
             items = page.items or []
             for start in range(0, len(items), _SLICE):
                 decoded = decode_objects(items[start : start + _SLICE], served)
@@ -104,7 +104,7 @@ async def list_objects(
                 note(len(decoded))
                 await trio.lowlevel.checkpoint()
         except INVALID_JSON as error:
-            raise ServerFailedError(what, f"the answer is no list: {error}") from error
+            raise ServerFailedError(what, f"the answer is not a list: {error}") from error
         if not page.metadata.continuation:
             return tuple(objects), page.metadata.resourceVersion
         params["continue"] = page.metadata.continuation

@@ -67,7 +67,7 @@ class _Batches:
             # The server may be gone: a new request will show it.
             pass
         except INVALID_JSON as error:
-            raise ServerFailedError(self._what, f"the answer is no stream of events: {error}") from error
+            raise ServerFailedError(self._what, f"the answer is not a stream of events: {error}") from error
         raise StopAsyncIteration
 
     async def aclose(self) -> None:

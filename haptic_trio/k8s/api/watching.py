@@ -188,7 +188,7 @@ class KindWatch:
             return await anext(batches, None)
         if hang.cancelled_caught:
             error = UnreachableError(f"watch {self._type}", "the server answers no request and sends no data")
-            # Probes have failed for a while, so this is no short interruption.
+            # Probes have failed for a while, so this is not a short interruption.
             self._report_problems((Problem(message=str(error), hint=error.hint),))
             raise error
         assert waiting.cancelled_caught

@@ -243,7 +243,7 @@ class Catalog:
             del self._shadowed_in[claim.path][claim]
             files[claim.path] = None
         live = [claim for claim in claims if claim.expires is None]
-        # A claim that is leaving is about to make room: nothing to mend there.
+        # A claim that is leaving is about to make room: nothing to correct there.
         if len(live) < 2:
             return
         shadowed = {claim: _duplicate(key, claim, live[0]) for claim in live[1:]}

@@ -146,7 +146,7 @@ class DirectoryCluster:
     def _check_root(self) -> None:
         try:
             if not self._root.is_dir():
-                what = "is no directory" if self._root.exists() else "does not exist"
+                what = "is not a directory" if self._root.exists() else "does not exist"
                 raise DirectoryError(self._root, what, "name a directory that holds manifests")
             next(self._root.iterdir(), None)
         except OSError as error:

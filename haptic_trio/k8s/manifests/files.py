@@ -186,7 +186,7 @@ def read_file(path: str, known: Known | None, note: Callable[[int], None] = lamb
                 return Reading(path, read, None)
             return Reading(path, read, _content(path, file))
     except OSError as error:
-        # A link that is there, and leads nowhere, is no file that is gone.
+        # A broken link is not a removed file.
         if isinstance(error, FileNotFoundError | NotADirectoryError) and not Path(path).is_symlink():
             return Reading(path, None, None)
         return _rejected(path, _unreadable(path, error), _UNREAD)
@@ -195,7 +195,7 @@ def read_file(path: str, known: Known | None, note: Callable[[int], None] = lamb
 def _status_of(file: BinaryIO) -> os.stat_result:
     status = os.fstat(file.fileno())
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file")
+        raise OSError(errno.EINVAL, "it is not a regular file")
     return status
 
 
@@ -335,7 +335,7 @@ def _unreadable(path: str, error: OSError) -> Problem:
     if isinstance(error, PermissionError):
         hint = "give the user of this process the right to read it"
     elif isinstance(error, FileNotFoundError):
-        hint = "it is a link that leads nowhere; mend or remove it"
+        hint = "the link is broken; correct or remove it"
     return Problem(message=f"cannot be read: {error.strerror}", source=path, hint=hint)
 
 

@@ -36,7 +36,7 @@ class LocatedResource(msgspec.Struct, frozen=True):
 
 
 class ObjectError(DocumentError):
-    """The document is no object that a cluster would take; trying again helps only after it has changed."""
+    """The document is not a valid object; trying again helps only after it has changed."""
 
 
 def read_manifests(text: str, source: str) -> tuple[list[LocatedResource], list[Problem]]:
@@ -144,10 +144,10 @@ def _check_object(data: Any) -> None:
         )
     for field, example in (("apiVersion", "networking.k8s.io/v1"), ("kind", "Ingress")):
         if not isinstance(data.get(field), str) or not data[field]:
-            raise ObjectError(f"{field} is missing or no text", hint=f"write, for instance, {field}: {example}")
+            raise ObjectError(f"{field} is missing or not text", hint=f"write, for instance, {field}: {example}")
     metadata = data.get("metadata")
     if not isinstance(metadata, dict):
-        raise ObjectError("metadata is missing or no mapping", hint="write metadata: and, indented below it, name:")
+        raise ObjectError("metadata is missing or not a mapping", hint="write metadata: and, indented below it, name:")
     _check_metadata(metadata)
 
 
@@ -158,7 +158,7 @@ def _check_metadata(metadata: dict[str, Any]) -> None:
         hint = "generateName is not supported; write a name" if generated else "write a name"
         raise ObjectError("metadata.name is missing", hint=hint)
     if not isinstance(name, str):
-        raise ObjectError("metadata.name is no text", hint=f"put it in quotes: name: {str(name)!r}")
+        raise ObjectError("metadata.name is not text", hint=f"put it in quotes: name: {str(name)!r}")
     if not _NAME.fullmatch(name):
         raise ObjectError("metadata.name is not valid", hint=_NAME_HINT)
     if namespace is not None and not (
@@ -171,11 +171,11 @@ def _check_metadata(metadata: dict[str, Any]) -> None:
         if entries is None:
             continue
         if not isinstance(entries, dict):
-            raise ObjectError(f"metadata.{field} is no mapping", hint="write a line of key: value for each")
+            raise ObjectError(f"metadata.{field} is not a mapping", hint="write a line of key: value for each")
         for key, value in entries.items():
             if not isinstance(value, str):
                 hint = "a cluster takes text only: put numbers, true, yes and on in quotes"
-                raise ObjectError(f"metadata.{field}[{key!r}] is no text", hint=hint)
+                raise ObjectError(f"metadata.{field}[{key!r}] is not text", hint=hint)
 
 
 class _Place(msgspec.Struct, frozen=True):

@@ -59,7 +59,7 @@ def b64decode(value: Any) -> str:
 
 
 def short_hash(value: Any, length: int = 16) -> Emitted:
-    """The first *length* (1 to 64) hexadecimal digits of the SHA-256 of *value*, or of its JSON if it is no text."""
+    """The first *length* (1 to 64) hexadecimal digits of the SHA-256 of *value*, or of its JSON if it is not text."""
     if not 1 <= length <= 64:
         raise TemplateFaultError(f"hash: a length of {length}; it must be 1 to 64")
     text = str(value) if isinstance(value, str) else to_json(value)
@@ -85,7 +85,7 @@ def debug(value: Any, label: str = "") -> Emitted:
 def ident(*parts: Any, kind: str = "") -> Emitted:
     """A name made of *parts*, readable and never the same for different parts.
 
-    Parts are joined by `_`; what is not a letter, digit, `.` or inner `-`
+    Parts are joined by `_`; a character other than a letter, digit, `.` or inner `-`
     becomes `:` and two hexadecimal digits per byte. Beyond `MAX_IDENT`
     characters the end is replaced by a hash. Numbers count as their digits.
 
@@ -103,7 +103,7 @@ def ident(*parts: Any, kind: str = "") -> Emitted:
         text = f"{kind}::{text}"
     if len(text) <= MAX_IDENT:
         return Emitted(text)
-    # `h` is no hexadecimal digit: a shortened name cannot equal an escaped one.
+    # `h` is not a hexadecimal digit: a shortened name cannot equal an escaped one.
     digest = hashlib.sha256(text.encode()).hexdigest()[: _HASHED_TAIL - 2]
     return Emitted(f"{text[: MAX_IDENT - _HASHED_TAIL]}:h{digest}")
 

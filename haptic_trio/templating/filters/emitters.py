@@ -107,7 +107,7 @@ def header_token(value: Any, emitter: str) -> str:
 def url_path(value: Any) -> Emitted:
     """A path, for maps and path matches. Characters beyond ASCII become percent-encoded UTF-8, as clients send them."""
     text = _text(value, "url_path")
-    hint = "a path is no regular expression" if _EXPRESSION.search(text) else "write it as % and two digits"
+    hint = "a path is not a regular expression" if _EXPRESSION.search(text) else "write it as % and two digits"
     text = _without(text, "url_path", _NOT_PATH, hint)
     if not text.startswith("/"):
         raise EmitError("url_path: the value does not begin with '/'")

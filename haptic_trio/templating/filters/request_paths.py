@@ -66,7 +66,7 @@ def _split_key(text: str) -> tuple[str, str]:
 def path_key(value: Any, beginning: bool = False) -> Emitted:
     """A path in its normal form, to compare `txn.path` with; one that applications may read in two ways is rejected.
 
-    With *beginning* it is no whole path, and its last segment may end in a dot.
+    With *beginning* it is not a whole path, and its last segment may end in a dot.
     """
     text = plain_path(url_path(value))
     if _SEPARATOR.search(text):

@@ -299,7 +299,7 @@ def password(value: Any, user: Any) -> tuple[Emitted, Emitted]:
 
 
 def under(value: Any, prefix: str) -> dict[str, Any]:
-    """What *value* has under keys with *prefix*, by the rest of the key; what is no mapping has nothing."""
+    """The items of *value* whose keys begin with *prefix*, by the rest of the key; empty if it is not a mapping."""
     if not isinstance(value, Mapping) or not value:
         return {}
     run = CURRENT.get(None)
@@ -328,7 +328,7 @@ def _users(users: Sequence[tuple[str, str]], filter_name: str) -> list[tuple[Emi
 
 
 def _count_rounds(rounds: int) -> None:
-    """Count *rounds* for the fragment in hand; all fragments of a namespace share a limit."""
+    """Count *rounds* for the current fragment; all fragments of a namespace share a limit."""
     run = CURRENT.get(None)
     if run is not None:
         run.add_rounds(rounds)

@@ -74,7 +74,7 @@ class RenderLimits(msgspec.Struct, frozen=True):
 
 
 class LimitReachedError(BaseException):
-    """A limit was reached inside a template: a fault of the object in hand, or of the template outside of fragments.
+    """A limit was reached inside a template: a fault of the current object, or of the template outside of fragments.
 
     Not an `Exception`, so that nothing between the template and the engine
     takes it for something that a template may handle.

@@ -94,7 +94,7 @@ def test_a_named_pipe_among_the_manifests_does_not_block(manifests: Path) -> Non
     result = invoke_cli("validate", "--manifests", manifests)
 
     assert f"{manifests / 'config.yaml'}:" in result.stdout
-    assert f"{manifests / 'a-pipe.yaml'}: error: cannot be read: it is no regular file" in result.stdout
+    assert f"{manifests / 'a-pipe.yaml'}: error: cannot be read: it is not a regular file" in result.stdout
 
 
 def test_the_controller_reports_the_file_as_well(manifests: Path) -> None:

@@ -29,7 +29,7 @@ def problems_of(tests: str) -> list[Problem]:
     [
         ("{type: contains}", "", "`contains` needs `text` or `pattern`"),
         ("{type: contains, text: a, pattern: b}", ".pattern", "`text` and `pattern` exclude each other"),
-        ("{type: contains, pattern: 'a('}", ".pattern", "no regular expression, character 2: missing )"),
+        ("{type: contains, pattern: 'a('}", ".pattern", "invalid regular expression, character 2: missing )"),
         ("{type: contains, text: a, target: x.map, section: global}", ".section", "only haproxy.cfg has sections"),
         ("{type: jsonpath, path: 'a[', expected: []}", ".path", "JSONPath 'a[', character 2: '[' is not closed"),
         ("{type: plan, outcome: reload}", "", "there is no state before to compare with"),
@@ -51,7 +51,7 @@ def test_an_assertion_that_cannot_be_used_is_a_problem(assertion: str, path: str
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        ("outcome: reload, haproxyVersion: new", "'new' is no version"),
+        ("outcome: reload, haproxyVersion: new", "'new' is not a valid version"),
         ("outcome: reload, operations: [AddServer]", "only the outcome `runtime` has operations"),
         ("outcome: runtime, text: x", "only the outcome `reload` has reasons"),
         ("outcome: restart", "expected one of none, runtime, reload"),

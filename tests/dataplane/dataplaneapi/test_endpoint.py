@@ -210,7 +210,7 @@ async def test_scheduled_reloads_are_followed_to_their_end(autojump_clock: objec
         assert (await endpoint.fetch_running()) is not None
 
 
-async def test_drifted_file_is_found_and_mended() -> None:
+async def test_drifted_file_is_found_and_repaired() -> None:
     api = FakeDataplaneApi()
     desired = generation(files=(general("503.http", "busy\n"), certificate("a.pem", pem("a.example.com"))))
     await writes_of(api, desired)

@@ -137,7 +137,7 @@ async def test_apis_follow_the_manifests_and_what_others_change_is_put_right(
     assert PASSWORD not in str(logs)
 
 
-async def test_mended_secret_is_used_from_the_next_iteration_on(site: Site, haproxy_binary: Path) -> None:
+async def test_corrected_secret_is_used_from_the_next_iteration_on(site: Site, haproxy_binary: Path) -> None:
     site.write_config(dataplane={"driftPreventionInterval": "1h"})
     write_secret(site, "of-yesterday")
     site.write_service("web", 9101)

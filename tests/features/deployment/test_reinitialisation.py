@@ -54,7 +54,7 @@ async def test_object_that_changes_while_the_iteration_changes_is_not_lost(site:
             await running.serves(site, "web.localhost", body)
 
 
-async def test_broken_configmap_can_be_mended_and_takes_effect_then(site: Site, haproxy_binary: Path) -> None:
+async def test_broken_configmap_can_be_corrected_and_takes_effect_then(site: Site, haproxy_binary: Path) -> None:
     async with serving_web(site, haproxy_binary) as running:
         site.write_raw_config("templating: {libraries: [nothing]}\n")
         await running.wait(ConfigInvalid)

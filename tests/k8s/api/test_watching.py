@@ -350,7 +350,7 @@ async def test_answer_that_is_no_watch_is_reported_and_asked_for_again(autojump_
     reports, server = Reports(), ScriptedServer(respond)
     async with watching(server, reports):
         await trio.sleep(10)
-        assert "no stream of events" in reports.messages
+        assert "not a stream of events" in reports.messages
     assert len(server.times("watch=true")) > 2
 
 
@@ -360,7 +360,7 @@ async def test_answer_that_is_no_list_is_never_taken_for_empty(autojump_clock: M
     reports = Reports()
     async with watching(server, reports) as seen:
         await trio.sleep(10)
-        assert "the answer is no list" in reports.messages
+        assert "the answer is not a list" in reports.messages
     assert seen == []
 
 
@@ -394,7 +394,7 @@ async def test_an_answer_about_kinds_that_makes_no_sense_is_reported(autojump_cl
     server.discovery = [httpx.Response(200, text=text) for _ in range(3)]
     reports = Reports()
     async with watching(server, reports) as seen:
-        await reports.wait(lambda reports: "the answer is no list of resources" in reports.messages)
+        await reports.wait(lambda reports: "the answer is not a list of resources" in reports.messages)
         await trio.sleep(10)
         assert seen == [Listed(())]
         assert reports.messages == ""

@@ -156,7 +156,7 @@ def test_a_file_with_a_problem_keeps_the_last_good_version_of_what_it_does_not_s
     assert problems[0].line == 2
 
 
-def test_a_mended_file_is_reported_as_solved_once() -> None:
+def test_a_corrected_file_is_reported_as_solved_once() -> None:
     catalog = Catalog(GRACE)
     update(catalog, content("a.yaml", problems=(BROKEN,)))
 

@@ -347,7 +347,7 @@ async def test_a_path_that_is_no_directory_is_rejected(tmp_path: Path, reports: 
 
     with pytest.raises(DirectoryError, match="does not exist"):
         await DirectoryCluster(tmp_path / "missing", report=reports).run()
-    with pytest.raises(DirectoryError, match="no directory"):
+    with pytest.raises(DirectoryError, match="not a directory"):
         await DirectoryCluster(tmp_path / "file", report=reports).run()
 
 

@@ -174,8 +174,8 @@ def test_a_pipe_and_a_dangling_link_are_problems_and_reported_once(tmp_path: Pat
     }
 
     assert tuple(reported) == paths
-    assert "leads nowhere" in reported[paths[0]].hint
-    assert "no regular file" in reported[paths[1]].message
+    assert "link is broken" in reported[paths[0]].hint
+    assert "not a regular file" in reported[paths[1]].message
     assert scan_all(str(tmp_path), known).read == ()
     (tmp_path / "missing.yaml").write_text(service_manifest("a"))
     assert paths[0] in scan_all(str(tmp_path), known).read

@@ -16,6 +16,6 @@ PAGES = sorted(DOCS.glob("coming-from-*.md"))
 @pytest.mark.haproxy
 @pytest.mark.usefixtures("haproxy_binary")
 @pytest.mark.parametrize("page", PAGES, ids=shown)
-def test_an_export_is_checked_and_mended_as_the_page_says(page: Path, tmp_path: Path) -> None:
+def test_an_export_is_checked_and_corrected_as_the_page_says(page: Path, tmp_path: Path) -> None:
     with Session(tmp_path) as session:
         session.follow([block for block in blocks_of(page) if block.argument != "part"])

@@ -39,7 +39,7 @@ NAMES += ["X-MS-Client-Principal", "X-Amzn-OIDC-Identity", "X-Goog-Authenticated
 NAMES += ["Client-Cert", "Client-Cert-Chain", "X-Client-Cert", "X-ARR-ClientCert", "WL-Proxy-SSL", "X-TLS-Client-Cert"]
 NAMES += ["$WSSN", "$WSRA", "$WSRU", "$wsis"]
 NAMES += ["Script-Name", "Path-Info", "X-Script-Name", "X-Envoy-Internal", "X-Envoy-Max-Retries", "X-Sendfile-Type"]
-"""Each of them with the value `forged`, and once more with `_` for `-`, and other characters."""
+"""Each of them with the value `forged`, and again with `_` for `-`, and other characters."""
 SENT = {
     "x-forwarded-for": HERE,
     "x-forwarded-host": HOST,

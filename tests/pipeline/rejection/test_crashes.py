@@ -151,7 +151,7 @@ async def test_an_object_that_is_fixed_during_the_search_blames_no_object(bench:
 
 
 @pytest.mark.haproxy
-async def test_an_object_that_comes_to_crash_is_served_as_it_was_until_it_is_mended(bench: Bench) -> None:
+async def test_an_object_that_comes_to_crash_is_served_as_it_was_until_it_is_corrected(bench: Bench) -> None:
     bench.put(web("shop"), web("api"))
     await bench.run()
 

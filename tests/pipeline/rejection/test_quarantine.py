@@ -92,7 +92,7 @@ def test_block_is_lifted_when_the_fragment_gives_something_else(after_one_cycle:
 
     accept(after_one_cycle, 2, refused=True)
     assert key() in after_one_cycle.recall().blocked
-    accept(after_one_cycle, 3, output("mended"))
+    accept(after_one_cycle, 3, output("corrected"))
 
     assert key() not in after_one_cycle.recall().blocked
 

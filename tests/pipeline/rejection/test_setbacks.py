@@ -169,7 +169,7 @@ async def test_a_namespace_with_a_few_rejected_objects_has_its_others_served_at_
 
 
 @pytest.mark.haproxy
-async def test_what_was_good_stays_while_new_versions_are_held_back_and_a_mended_one_is_served_then(
+async def test_what_was_good_stays_while_new_versions_are_held_back_and_a_corrected_one_is_served_then(
     bench: Bench, mock_clock: MockClock
 ) -> None:
     bench.put(web("evil/a"), web("evil/other"))

@@ -58,7 +58,7 @@ Details:
   or another certificate before it.
   So does an entry that would have to stand before another one for the same name.
 - The list of an ACL is a file after `-f`, on an `acl` line or between braces, that nothing else uses: with `-M`, `-u`,
-  or rules that change it (`add-acl`, `del-acl`), it is no list. Only a process that starts resolves host names in it.
+  or rules that change it (`add-acl`, `del-acl`), it is not one. Only a process that starts resolves host names in it.
 - Where `.if` decides what a backend, or the defaults that it is based on, consists of, its servers change with a
   reload. Where it decides which sections there are, all servers and backends do. Elsewhere, as in `global`, it makes no
   difference.

@@ -153,7 +153,7 @@ class ApiServer:
         """Return what sends *resource*."""
         collection = collection_path(resource, self.place.namespace)
         body = json.dumps(resource).encode()
-        # The connection is opened ahead: that is no part of the write.
+        # The connection is opened ahead: it is not part of the write.
         self._connection()
         if exists:
             return partial(self.send, "PUT", f"{collection}/{resource['metadata']['name']}", body)

@@ -78,7 +78,7 @@ class Log:
         whole = text[: text.rfind(b"\n") + 1]
         self._position += len(whole)
         for row in whole.splitlines():
-            # What is no log line, such as a traceback, is among the last words.
+            # Other lines, such as a traceback, are among the last words.
             with contextlib.suppress(ValueError, KeyError):
                 fields = msgspec.json.decode(row, type=dict[str, Any])
                 at = datetime.fromisoformat(fields.pop("timestamp")).timestamp()
