@@ -1,9 +1,9 @@
-"""Immutable sequences in chunks: two versions that differ in little share most chunks, compared by identity.
+"""Immutable sequences in chunks: two similar versions share most chunks, which are compared by identity.
 
-A `Page` never changes, and remembers what was computed of it. A `Paged` is
-an immutable sequence of pages; where the pages begin means nothing, and two
-with the same items may be cut differently. A `Shelf` is the mutable source
-of such sequences: items in the order of their keys, of which a change
+A `Page` is an immutable tuple of items with a cache of results computed from
+them. A `Paged` is an immutable sequence of pages; two sequences with the same
+items may be divided into pages differently. A `Shelf` is the mutable source
+of such sequences: items in the order of their keys. A change of an item
 replaces one page.
 """
 
@@ -25,15 +25,15 @@ PAGE_SIZE = 64
 
 
 class Piece(msgspec.Struct, frozen=True, eq=False):
-    """A part of a text, made in one step; equal only to itself, so that changes are found without comparing texts."""
+    """A part of a text. Two pieces are equal only if they are the same object, so no texts are compared."""
 
     text: str
     origin: Any = None
-    """Whatever its maker wants to know about it."""
+    """Arbitrary data of the creator of the piece."""
 
 
 class Page(Generic[T]):
-    """Some items in order, and what was computed of them. Equal only to itself."""
+    """A tuple of items with a cache of results. Two pages are equal only if they are the same object."""
 
     __slots__ = ("_summaries", "items")
 
@@ -91,7 +91,7 @@ class Paged(Generic[T]):
         return f"Paged({len(self)} items, {len(self.pages)} pages)"
 
     def summaries(self, function: Callable[[tuple[T, ...]], S]) -> list[S]:
-        """Return *function* of each page's items, in order; pages that were asked before are not computed again."""
+        """Return *function* of each page's items, in order; each page caches its result."""
         # What is known is looked up in place: with thousands of pages the calls would be the cost.
         return [
             known if (known := page._summaries.get(function, _NOTHING)) is not _NOTHING else page.summary(function)  # noqa: SLF001
@@ -100,11 +100,11 @@ class Paged(Generic[T]):
 
 
 def differences(before: Paged[T], after: Paged[T]) -> tuple[list[T], list[T]]:
-    """Return the items of *before* and of *after* that stand in pages which the other has not.
+    """Return the items of *before* and of *after* in pages that the other sequence does not have.
 
-    What is in neither list is in both sequences. What is in a list may be in
-    both, too: callers compare the two lists, whose length is that of a few
-    pages where the sequences come from one shelf.
+    Items in neither list are in both sequences. Items in a list may be in
+    both, too, so callers compare the two lists. For two sequences of one
+    shelf, each list has the items of a few pages.
     """
     old, new = {id(page) for page in before.pages}, {id(page) for page in after.pages}
     return (
@@ -114,7 +114,7 @@ def differences(before: Paged[T], after: Paged[T]) -> tuple[list[T], list[T]]:
 
 
 class Stretch(NamedTuple, Generic[T]):
-    """A place where two sequences have different pages."""
+    """A range in which two sequences have different pages."""
 
     at: int
     """Items of the former sequence in front of it."""
@@ -125,7 +125,7 @@ class Stretch(NamedTuple, Generic[T]):
 
 
 def stretches(before: Paged[T], after: Paged[T]) -> list[Stretch[T]] | None:
-    """Return where *after* has other pages than *before*, in order; None if pages of both stand in another order.
+    """Return the ranges with different pages, in order; None if the order of the common pages differs.
 
     Between two stretches both have the same pages.
     """
@@ -151,7 +151,7 @@ def stretches(before: Paged[T], after: Paged[T]) -> list[Stretch[T]] | None:
 
 
 class Splice(NamedTuple, Generic[T]):
-    """Other items in place of some of a sequence."""
+    """Replacement of *removed* items of a sequence, from index *at*, by *added*."""
 
     at: int
     removed: int
@@ -159,9 +159,9 @@ class Splice(NamedTuple, Generic[T]):
 
 
 def spliced(paged: Paged[T], splices: Iterable[Splice[T]]) -> Paged[T]:
-    """Return *paged* with *splices*, which count in *paged*, in ascending order; pages apart from them are shared.
+    """Return *paged* with *splices* applied, in ascending order of their indexes in *paged*; other pages are shared.
 
-    Raises ValueError for a splice that lies outside, or before the one before it.
+    Raises ValueError for a splice out of range, or out of order.
     """
     splicer = _Splicer(paged)
     for splice in splices:
@@ -174,7 +174,7 @@ def spliced(paged: Paged[T], splices: Iterable[Splice[T]]) -> Paged[T]:
 
 
 class _Splicer(Generic[T]):
-    """Goes through the pages of a sequence; lives for one call."""
+    """Iteration over the pages of a sequence, for one call of `spliced`."""
 
     def __init__(self, paged: Paged[T]) -> None:
         self.at = 0
@@ -184,7 +184,7 @@ class _Splicer(Generic[T]):
         self._rest = list(reversed(paged.pages))
 
     def keep(self, to: int) -> None:
-        """Go on to item *to*, and keep what stands before it."""
+        """Advance to item *to*, and keep the items before it."""
         while self.at < to:
             page = self._next()
             cut = min(to - self.at, len(page.items))
@@ -199,7 +199,7 @@ class _Splicer(Generic[T]):
                 self._pages.append(page)
 
     def drop(self, to: int) -> None:
-        """Go on to item *to*, and leave out what stands before it."""
+        """Advance to item *to*, and omit the items before it."""
         while self.at < to:
             page = self._next()
             cut = min(to - self.at, len(page.items))
@@ -208,9 +208,9 @@ class _Splicer(Generic[T]):
                 self._rest.append(Page(page.items[cut:]))
 
     def finish(self) -> Paged[T]:
-        """Keep the rest."""
+        """Return the result, with all remaining items."""
         if self.loose and self._rest:
-            # The rest of the page that was cut stays with what was put in.
+            # The rest of a divided page stays in one page with the added items.
             self.loose += self._rest.pop().items
         self._close()
         return Paged([*self._pages, *reversed(self._rest)])
@@ -229,14 +229,14 @@ class _Splicer(Generic[T]):
 
 
 class Shelf(Generic[K, T]):
-    """Items in the order of their keys, which must be comparable and unique. Not for several threads at once."""
+    """Items in the order of their keys, which must be comparable and unique. Not thread-safe."""
 
     def __init__(self, items: Iterable[tuple[K, T]] = ()) -> None:
         ordered = sorted(items, key=lambda item: cast("Any", item[0]))
         cuts = range(0, len(ordered), PAGE_SIZE)
         self._keys: list[list[K]] = [[key for key, _ in ordered[cut : cut + PAGE_SIZE]] for cut in cuts]
         self._items: list[list[T]] = [[item for _, item in ordered[cut : cut + PAGE_SIZE]] for cut in cuts]
-        # The page of each list, and None where the list has changed since.
+        # The page of each list; None if the list has changed since.
         self._pages: list[Page[T] | None] = [None] * len(self._keys)
         self._firsts: list[Any] = [keys[0] for keys in self._keys]
 
@@ -244,14 +244,14 @@ class Shelf(Generic[K, T]):
         return sum(map(len, self._keys))
 
     def copied(self) -> "Shelf[K, T]":
-        """Return a shelf with the same items and pages, which changes by itself."""
+        """Return an independent copy that shares the pages."""
         copy: Shelf[K, T] = Shelf()
         copy._keys, copy._items = [list(keys) for keys in self._keys], [list(items) for items in self._items]
         copy._pages, copy._firsts = list(self._pages), list(self._firsts)
         return copy
 
     def put(self, key: K, item: T) -> None:
-        """Put *item* at *key*, in place of what is there."""
+        """Add *item* with *key*, or replace the item of *key*."""
         if not self._keys:
             self._insert_page(0, [key], [item])
             return
@@ -272,7 +272,7 @@ class Shelf(Generic[K, T]):
             del keys[PAGE_SIZE:], items[PAGE_SIZE:]
 
     def remove(self, key: K) -> None:
-        """Remove what is at *key*; nothing there is fine."""
+        """Remove the item of *key*, if there is one."""
         page = bisect_right(self._firsts, key) - 1
         if page < 0:
             return
@@ -288,7 +288,7 @@ class Shelf(Generic[K, T]):
             del self._keys[page], self._items[page], self._pages[page], self._firsts[page]
 
     def paged(self) -> Paged[T]:
-        """Return the items as they are now; pages without a change are those of the last call."""
+        """Return the present items; unchanged pages are the same objects as in the last call."""
         for number, page in enumerate(self._pages):
             if page is None:
                 self._pages[number] = Page(tuple(self._items[number]))

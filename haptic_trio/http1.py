@@ -59,7 +59,10 @@ class Exchange:
             await self._stream.send_all(data)
 
     async def receive_head(self) -> tuple[int, Headers]:
-        """Return the status of the response and its headers, their names in lower case."""
+        """Return the status of the response and its headers, their names in lower case.
+
+        Raises `h11.RemoteProtocolError` if the server closes the connection without a response.
+        """
         while not isinstance(event := await self._receive(), h11.Response):
             if not isinstance(event, h11.InformationalResponse):
                 raise h11.RemoteProtocolError("the server closed the connection without a response")

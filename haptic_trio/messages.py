@@ -52,7 +52,7 @@ class DeploymentReason(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How a reconciliation ended."""
+    """Outcome of a reconciliation."""
 
     DEPLOYED = "deployed"
     VALIDATED = "validated"
@@ -66,7 +66,7 @@ class Outcome(StrEnum):
 
 
 class Phases(msgspec.Struct, frozen=True, kw_only=True):
-    """How long each phase of a cycle took, in seconds."""
+    """Duration of each phase of a cycle, in seconds."""
 
     render: float = 0.0
     parse: float = 0.0

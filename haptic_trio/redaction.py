@@ -84,7 +84,7 @@ class _Code(NamedTuple):
 
     @property
     def word(self) -> str:
-        """What kind of statement it is, if it is one."""
+        """Kind of the statement; empty for other text."""
         return self.tokens[0].text if self.tokens and self.tokens[0].kind == "name" else ""
 
 

@@ -35,7 +35,7 @@ class WebSocketSession:
         self._parts: list[Any] = []
         self._size = 0
         self._early = b""
-        """What the client has sent before the session was accepted."""
+        """Bytes that the client sent before the session was accepted."""
         self._is_announced = False
         self._is_accepted = False
         self._is_rejected = False
@@ -43,7 +43,7 @@ class WebSocketSession:
         """The end of the session as the application receives it; None while it is open."""
 
     async def run(self, scope: Scope, target: bytes, *, received: bytes) -> None:
-        """Serve the session whose handshake has the fields of *scope*; *received* are bytes that follow it."""
+        """Serve the session with the handshake *scope* until it ends; *received* are bytes after the handshake."""
         self._early = received
         if not await self._begin(scope, target):
             return

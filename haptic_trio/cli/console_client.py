@@ -57,7 +57,9 @@ class ConsoleClient:
                     return message["value"]
 
     async def follow(self, topics: Sequence[str], *, interval: float = 1.0, since: int = 0) -> None:
-        """Subscribe to *topics*: `receive` returns their messages, at most one of each topic per *interval* seconds.
+        """Subscribe to *topics*, until the next call or the end of the connection.
+
+        `receive` returns their messages, at most one of each topic per *interval* seconds.
 
         *since* is the number of the last event already received.
         """

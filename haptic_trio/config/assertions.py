@@ -18,7 +18,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 class _Assertion(_Part, frozen=True, tag_field="type"):
     description: str = ""
-    """What it shows; stands in reports instead of a summary of the fields."""
+    """Purpose of the assertion; shown in reports instead of a summary of the fields."""
 
 
 class _TextAssertion(_Assertion, frozen=True):
@@ -48,7 +48,7 @@ class MatchCount(_TextAssertion, frozen=True, kw_only=True, tag="match_count"):
     """A file contains a text a number of times, without overlaps."""
 
     count: Count
-    """How many times."""
+    """Number of matches."""
 
 
 class Equals(_Assertion, frozen=True, kw_only=True, tag="equals"):
@@ -89,7 +89,7 @@ class Deterministic(_Assertion, frozen=True, tag="deterministic"):
     """A second render with the objects in another order gives the same bytes."""
 
     rounds: Rounds = 2
-    """How many other orders are tried."""
+    """Number of other orders to try."""
 
 
 class RenderingError(_Assertion, frozen=True, tag="rendering_error"):
@@ -104,7 +104,7 @@ class RenderingError(_Assertion, frozen=True, tag="rendering_error"):
 
 
 class PlanOutcome(StrEnum):
-    """What a change costs."""
+    """Cost of a change."""
 
     NONE = "none"
     RUNTIME = "runtime"
@@ -112,7 +112,7 @@ class PlanOutcome(StrEnum):
 
 
 class PlanIs(_Assertion, frozen=True, kw_only=True, tag="plan"):
-    """What it takes to get here from the state before: that of `previousFixtures`, or of `currentConfig`."""
+    """Operations that lead here from the state before: that of `previousFixtures`, or of `currentConfig`."""
 
     outcome: PlanOutcome
     """`none`: nothing is sent to HAProxy; `runtime`: the running process takes the change; `reload`: it reloads."""
@@ -127,7 +127,7 @@ class PlanIs(_Assertion, frozen=True, kw_only=True, tag="plan"):
 
 
 class Request(_Part, frozen=True):
-    """What is sent."""
+    """Request to send."""
 
     method: str = "GET"
     """The method."""
@@ -152,7 +152,7 @@ class Request(_Part, frozen=True):
 
 
 class Answer(_Part, frozen=True):
-    """What the servers answer."""
+    """Answer of the servers."""
 
     status: Status = 200
     """The status."""
@@ -163,7 +163,7 @@ class Answer(_Part, frozen=True):
 
 
 class Received(_Part, frozen=True):
-    """What arrives at the server."""
+    """Request that the server receives."""
 
     method: str = ""
     """The method; empty: any."""
@@ -176,7 +176,7 @@ class Received(_Part, frozen=True):
 
 
 class Expect(_Part, frozen=True):
-    """What must come back, and who must have answered."""
+    """Expected answer, and the server that must have sent it."""
 
     status: Annotated[int, msgspec.Meta(ge=0, le=599)] = 200
     """The status; 0: HAProxy closes the connection or rejects the handshake."""
@@ -197,7 +197,7 @@ class Expect(_Part, frozen=True):
     by_haproxy: bool = False
     """HAProxy itself answers: nothing reaches a server."""
     received: Received = Received()
-    """What arrives at the server."""
+    """Request that the server receives."""
     certificate: str = ""
     """A DNS name of the certificate that HAProxy presents."""
 
@@ -209,11 +209,11 @@ class Behaviour(_Assertion, frozen=True, kw_only=True, tag="behaviour"):
     """
 
     request: Request
-    """What is sent."""
+    """Request to send."""
     answer: Answer = Answer()
-    """What the servers answer."""
+    """Answer of the servers."""
     expect: Expect = Expect()
-    """What must come back."""
+    """Expected answer."""
 
 
 Assertion: TypeAlias = (

@@ -14,7 +14,7 @@ _REDACTED = "<redacted>"
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
-    """What the data plane asks of us before it obeys."""
+    """Credentials for the Data Plane API."""
 
     dataplane_username: str
     dataplane_password: str

@@ -38,7 +38,7 @@ _FAILED: Any = object()
 
 
 class Place(NamedTuple):
-    """Where in a text something is; both 1-based."""
+    """A position in a text; line and column are 1-based."""
 
     line: int
     column: int

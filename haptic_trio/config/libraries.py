@@ -29,7 +29,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 
 class LibraryTemplating(_Part, frozen=True):
-    """What a library says about templating."""
+    """Section `templating` of a library."""
 
     extra_context: dict[str, Any] = {}
     """Defaults of top-level variables that are not settings; in a library that has been read, those of settings too."""
@@ -45,7 +45,8 @@ class LibraryDoc(_Part, frozen=True):
     settings: dict[str, dict[str, Setting]] = {}
     """Variables with their types and defaults, under headings."""
     extension_points: dict[str, str] = {}
-    """What stands where a template includes all snippets with a prefix in their names, such as `global-*`; Markdown."""
+    """Purpose of each extension point: a place where a template includes all snippets with a prefix in their names,
+    such as `global-*`; Markdown."""
     templating: LibraryTemplating = LibraryTemplating()
     watched_resources: dict[str, WatchedResource] = {}
     template_snippets: dict[str, Snippet] = {}

@@ -78,7 +78,7 @@ class LoggingConfig(_Model, frozen=True):
 
 
 class DataplaneKind(StrEnum):
-    """How the controller connects to an HAProxy instance."""
+    """Connection of the controller to an HAProxy instance."""
 
     LOCAL = "local"
     AGENT = "agent"
@@ -89,7 +89,7 @@ class DataplaneConfig(_Model, frozen=True):
     """Deployment to the instances."""
 
     kind: DataplaneKind = DataplaneKind.LOCAL
-    """How the controller connects to instances: local processes, haptic-trio's agent beside HAProxy, or HAProxy's Data
+    """Connection of the controller to instances: local processes, haptic-trio's agent beside HAProxy, or HAProxy's Data
     Plane API."""
     port: Port = 5555
     """TCP port of the agent or the Data Plane API in each pod. Not used for local instances."""
@@ -140,7 +140,7 @@ class InstancesConfig(_Model, frozen=True):
 
 
 class ReconcilerMode(StrEnum):
-    """Which changes wait for the intervals."""
+    """Changes that wait for the intervals."""
 
     TWO_SPEEDS = "two-speeds"
     CLASSIC = "classic"

@@ -22,7 +22,7 @@ _REFERENCE: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?/[a-z0-9](?:[a-z
 
 
 class SettingType(StrEnum):
-    """What a value may be."""
+    """Type of a value."""
 
     SWITCH = "switch"
     NUMBER = "number"
@@ -48,15 +48,15 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
     """A variable that a library reads."""
 
     type: SettingType
-    """What its value may be."""
+    """Type of its value."""
     default: Any
-    """What it is unless the user says otherwise; always allowed, even where it is not of the type."""
+    """Default value; always allowed, even if it is not of the type."""
     meaning: str
-    """What it does, in a sentence or two; Markdown."""
+    """Its effect, in a sentence or two; Markdown."""
     of: SettingType | None = None
-    """What the items of a list and the values of a mapping may be."""
+    """Type of the items of a list and of the values of a mapping."""
     keys: SettingType = SettingType.TEXT
-    """What the keys of a mapping may be."""
+    """Type of the keys of a mapping."""
     values: tuple[str, ...] = ()
     """The words that are allowed; of a mapping, the keys. Empty: all."""
     min: int | None = None

@@ -25,7 +25,7 @@ class OutputTemplate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TemplateSet(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the template engine needs of a configuration."""
+    """Templates of a configuration, as the template engine takes them."""
 
     sources: Mapping[str, str]
     """Templates that become files, the main one included, by name."""

@@ -37,7 +37,7 @@ class ParameterError(HapticError):
 
 
 def make_api(watched: Watched, token: str, hosts: Hosts) -> list[BaseRoute]:
-    """Return what serves the resources to requests with *token* for one of *hosts*."""
+    """Return the resources of the API, for requests with *token* to one of *hosts*."""
 
     async def routes(request: Request) -> RoutePage:
         given = request.query_params

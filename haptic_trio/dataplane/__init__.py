@@ -1,1 +1,1 @@
-"""Everything that touches an HAProxy: files, sockets, processes."""
+"""Access to HAProxy: files, sockets, processes."""

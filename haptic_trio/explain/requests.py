@@ -78,7 +78,7 @@ class GatewayVisit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestMatch(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request matches."""
+    """Match of a request."""
 
     route: Any
     """Output of `haptic-trio explain HOST/PATH --output json`."""

@@ -35,7 +35,7 @@ _MAX_TEXT: Final = 500
 
 
 class RouteState(StrEnum):
-    """What a request for a route gets."""
+    """State of a route, which decides the answer to requests for it."""
 
     SERVING = "serving"
     DEGRADED = "degraded"

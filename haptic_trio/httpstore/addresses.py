@@ -10,7 +10,7 @@ Network: TypeAlias = IPv4Network | IPv6Network
 
 
 class Zone(Enum):
-    """Where an address leads."""
+    """Part of the network that an address belongs to."""
 
     PUBLIC = "public"
     PRIVATE = "private"

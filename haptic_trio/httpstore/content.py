@@ -60,7 +60,7 @@ Offer: TypeAlias = Content | Failure | None
 
 
 class Offers(Protocol):
-    """What templates get for their fetches, at one moment; any thread may ask."""
+    """Contents and failures that templates get for their fetches, at one moment; thread-safe."""
 
     def find(self, request: FetchRequest) -> Offer:
         """Return what there is for *request*; the same object for as long as it has not changed."""

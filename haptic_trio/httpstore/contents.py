@@ -8,41 +8,41 @@ from haptic_trio.httpstore.request import FetchRequest
 
 
 class Contents:
-    """Contents that are what they are: nothing is fetched, and nothing waits to be accepted."""
+    """Store of fetched contents, as the pipeline uses it. This base class fetches nothing."""
 
     def offers(self) -> Offers:
-        """Return what templates get from now on."""
+        """Return the contents and failures that templates get from now on."""
         raise NotImplementedError
 
     async def fetch_wanted(self, wanted: Mapping[str, FetchRequest]) -> None:
-        """Have an answer for each of *wanted*, by key, within the longest of their timeouts."""
+        """Fetch *wanted*, by key; each has a content or a failure within the longest of their timeouts."""
         raise NotImplementedError
 
     def release(self, used: frozenset[str]) -> None:
-        """Forget all but what the keys *used* name."""
+        """Remove all contents but those of the keys *used*."""
 
     def pending(self) -> Mapping[str, Content]:
-        """Return what is offered without being accepted, by key."""
+        """Return the pending contents, by key: offered to templates, and not accepted yet."""
         return {}
 
     def withhold(self, suspects: Mapping[str, Content]) -> None:
-        """Offer what was accepted before instead of *suspects*, or nothing."""
+        """Offer the last accepted contents instead of *suspects*, or a failure if there are none."""
 
     def give_back(self, suspects: Mapping[str, Content]) -> None:
         """Offer *suspects* again."""
 
     def accept(self, contents: Mapping[str, Content]) -> None:
-        """Take note that a configuration with *contents* is valid."""
+        """Mark *contents* as accepted: a configuration with them is valid."""
 
     def reject(self, key: str, content: Content, problem: Problem) -> None:
-        """Take note that *content* is to blame for *problem*; what was accepted before stays."""
+        """Mark *content* as rejected because of *problem*; the last accepted content stays."""
 
     def announce(self) -> None:
-        """Have the templates that use contents rendered again soon."""
+        """Trigger a render of the templates that use contents."""
 
 
 class FixedContents(Contents):
-    """Contents by URL, known beforehand: those of a test, or none at all."""
+    """Fixed contents by URL, such as those of a validation test."""
 
     def __init__(self, by_url: Mapping[str, Content | Failure], otherwise: Failure) -> None:
         self.by_url = by_url

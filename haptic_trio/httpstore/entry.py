@@ -31,7 +31,7 @@ class Entry:
         self.is_withheld = False
         """The pending content is not given out."""
         self.newest: Content | None = None
-        """What the server gave last, whatever became of it: the next fetch asks whether it still is that."""
+        """The last content from the server, accepted or not: the next fetch is conditional on it."""
         self.failure: Failure | None = None
         """Why the newest fetch failed."""
         self.due = inf
@@ -48,7 +48,7 @@ class Entry:
 
     @property
     def offer(self) -> Offer:
-        """What templates get."""
+        """Content or failure that templates get."""
         if self.pending is not None and not self.is_withheld:
             return self.pending
         if self.accepted is not None:
@@ -100,7 +100,7 @@ class Entry:
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """What outlives an iteration of a fetch."""
+    """State of a fetch that outlives an iteration."""
 
     accepted: Content
     confirmed: float

@@ -15,7 +15,7 @@ SECRETS = "secrets"
 
 
 class Fetches:
-    """What the templates of one run have asked for, and the contents that they get."""
+    """Fetches that the templates of one run have asked for, and their contents."""
 
     name = "http.fetch"
 
@@ -72,7 +72,7 @@ class Fetches:
         return found
 
     def fetch(self, url: Any, options: Mapping[str, Any]) -> str:
-        """Return the content of *url*; see `HttpView.fetch`."""
+        """Return the content of *url*; see `HttpView.fetch`. Raises `ContentMissingError` if there is none."""
         request = make_request(url, options, self._policy, self._find_secret)
         request = self._requests.setdefault(request.key, request)
         current_run().ask(_question(request))

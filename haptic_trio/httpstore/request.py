@@ -45,7 +45,7 @@ class RequestFaultError(TemplateFaultError):
 
 
 class FetchPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What the configuration allows templates to fetch."""
+    """Limits of the configuration for fetches of templates."""
 
     allowed_hosts: tuple[str, ...] = ()
     """Names or patterns such as `*.example.com`; empty: any."""

@@ -27,7 +27,7 @@ _RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server answered."""
+    """Answer of a server."""
 
     status: int
     headers: Mapping[str, str]
@@ -35,7 +35,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
     """Decompressed; empty for anything but 200."""
     zone: Zone
-    """Where the server is."""
+    """Address of the server."""
 
     @property
     def may_retry(self) -> bool:
@@ -195,7 +195,7 @@ class Unpacker:
         self._parts.append(data)
 
     def finish(self) -> bytes:
-        """Return all of it."""
+        """Return the whole content; raises `FetchError` if it is incomplete."""
         if self._gzip is not None and not self._gzip.eof:
             raise FetchError("the server's gzip ends too early", may_retry=True)
         return b"".join(self._parts)

@@ -56,7 +56,7 @@ class TlsOwners(msgspec.Struct, frozen=True):
 
     owner: Claimant | None = None
     choices: tuple[Choice, ...] = ()
-    """Who has a certificate, of the owner's namespace; the first one whose Secret is there counts."""
+    """Objects of the owner's namespace that name a certificate; the first one whose Secret exists counts."""
     rival: Claimant | None = None
     """The oldest one that names another Secret for the host than the first of these."""
     clients: Claimant | None = None

@@ -29,7 +29,7 @@ PATTERN_TAILS: Final[Mapping[str, str]] = {
     "/?$": "/?$",
     "$": "$",
 }
-"""What paths that are regular expressions end in, all over the field, and how that is written here."""
+"""Endings that paths with regular expressions commonly have, with their equivalents here."""
 
 Age: TypeAlias = tuple[str, str, str]
 
@@ -79,7 +79,7 @@ class Vendors:
 
 
 class Served(msgspec.Struct, frozen=True):
-    """What one Ingress serves."""
+    """Hosts, paths and certificates of one Ingress."""
 
     age: Age
     routes: Mapping[str, frozenset[str]]
@@ -271,4 +271,4 @@ COMPUTED_KEYS: Final[Mapping[str, Path]] = {
     PARENT_INDEX: Path(PARENT_INDEX, None, gateway_in),
     **ROUTE_KEYS,
 }
-"""What `indexBy` may name beside JSONPaths."""
+"""Indexes that `indexBy` may name besides JSONPaths."""

@@ -57,7 +57,7 @@ def compile_paths(expressions: Sequence[str], field: str, *, plain: bool = False
 
 
 class KeySchema:
-    """Which keys objects are found under.
+    """Keys of an index, as functions of an object.
 
     A path may yield several values; the object is then found under each.
     Where a path yields none (or null), the object is found under the keys

@@ -51,7 +51,7 @@ class Intake:
 
     @property
     def waiting(self) -> Mapping[str, int]:
-        """How many objects of each namespace wait."""
+        """Number of waiting objects by namespace."""
         counts: Counter[str] = Counter()
         for (_, namespace), refs in self._waiting.items():
             counts[namespace] += len(refs)

@@ -39,7 +39,7 @@ class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
     duration: float
     """Seconds; 0 when it does not say."""
     transitions: int
-    """How often the holder was another one than before."""
+    """Number of changes of the holder."""
 
 
 def view_of(resource: Resource) -> LeaseView:
@@ -58,7 +58,7 @@ class Bid(msgspec.Struct, frozen=True, kw_only=True):
     """A write that would acquire or renew the lease."""
 
     base: LeaseView | None
-    """What it replaces; None: it creates the lease."""
+    """The Lease that it replaces; None: it creates the Lease."""
     spec: Mapping[str, Any]
     """Without the times."""
     is_renewal: bool
@@ -93,7 +93,7 @@ class Election:
 
     @property
     def transitions(self) -> int:
-        """How often the lease has changed hands."""
+        """Number of changes of the holder."""
         return self._seen.transitions if self._seen is not None else 0
 
     @property

@@ -69,7 +69,7 @@ async def run_reflector(
 
 
 class _Reflection:
-    """What a reflector does with events, without the waiting."""
+    """Decisions of a reflector about events, without I/O."""
 
     def __init__(self, source: str, stores: Sequence[Store], report: Report) -> None:
         self._source = source

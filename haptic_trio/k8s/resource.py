@@ -10,7 +10,7 @@ Resource: TypeAlias = dict[str, Any]
 
 
 class ResourceRef(msgspec.Struct, frozen=True, order=True):
-    """Which object: enough to find it again and to name it to a person."""
+    """Reference to an object, for lookups and messages."""
 
     kind: str
     namespace: str

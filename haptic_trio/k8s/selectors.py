@@ -24,7 +24,7 @@ class SelectorError(ProblemsError):
 
 
 class Operator(StrEnum):
-    """What a requirement asks of a label."""
+    """Operator of a requirement on a label."""
 
     IN = "in"
     NOT_IN = "notin"

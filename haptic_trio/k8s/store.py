@@ -22,7 +22,7 @@ _VERSION_FIELDS = ("resourceVersion", "managedFields")
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What a replacement changed, each in order of namespace and name."""
+    """Changes of a replacement, each in order of namespace and name."""
 
     added: tuple[ResourceRef, ...] = ()
     changed: tuple[ResourceRef, ...] = ()
@@ -38,7 +38,7 @@ class Changes(msgspec.Struct, frozen=True):
 
 
 class ReadableStore(Protocol):
-    """What templates and resolvers may ask of the objects of one kind."""
+    """Read-only view of the objects of one kind, for templates and resolvers."""
 
     @property
     def name(self) -> str:
@@ -47,7 +47,7 @@ class ReadableStore(Protocol):
 
     @property
     def schema(self) -> KeySchema:
-        """What the objects are indexed by."""
+        """Keys by which the objects are indexed."""
         ...
 
     @property

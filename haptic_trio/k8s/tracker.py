@@ -7,7 +7,7 @@ from haptic_trio.k8s.resource import ResourceRef
 
 
 class Tracker:
-    """What has been written to a store since the last look, each object once; ask on the store's side of a freeze."""
+    """Objects that were written to a store since the last call, each once; call it on the store's side of a freeze."""
 
     __slots__ = ("__weakref__", "_touched")
 

@@ -158,7 +158,7 @@ class Renderer:
                 self._session.fetches.stop()
 
     def render_here(self, stores: Mapping[str, ReadableStore], recall: Recall | None = None) -> Rendered:
-        """Render as `render` does, but in this thread and without fetching."""
+        """Render as `render` does, but in this thread; raises `RejectedError` if objects would have to be fetched."""
         rendered = self._render(stores, recall or Recall(), RenderPermit(), self.contents.offers())
         if not isinstance(rendered, Rendered):
             names = ", ".join(store.name for store in rendered)

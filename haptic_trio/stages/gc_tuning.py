@@ -95,7 +95,7 @@ class Collections:
         """Allow collections once the first configuration is valid, and free the objects of former iterations.
 
         What exists by then is frozen, unless the iteration *is_resumed*: the
-        candidate is frozen already, and the rest is small.
+        candidate is frozen already, and the rest is small. Ends after that.
         """
         with trio.move_on_after(SETTLE_LIMIT):
             await validated.wait_newer(0)

@@ -27,7 +27,10 @@ async def run_leadership_terms(
     cycles: trio.MemorySendChannel[CycleEvent],
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run *lead* during each term and send each change of leadership to *cycles*, of which this takes ownership."""
+    """Run *lead* during each term and send each change of leadership to *cycles*, until cancelled.
+
+    Takes ownership of *cycles*.
+    """
     with cycles:
         await run_terms(leadership, lead, notify=cycles.send, task_status=task_status)
 

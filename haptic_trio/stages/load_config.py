@@ -22,7 +22,7 @@ async def run_load_config(
     events: EventBuffer,
     task_status: trio.TaskStatus[LoadedConfig] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Choose the configuration to run, and pass it to started().
+    """Choose the configuration to run, pass it to started(), and end.
 
     That is *checked* if it is given. Else it is the present configuration if
     that is valid and its version not among the *rejected*, else *last_good*;

@@ -32,7 +32,7 @@ Load: TypeAlias = Callable[[Resource, Resource | None], LoadedConfig]
 
 
 class ConfigSource(msgspec.Struct, frozen=True):
-    """Where the configuration is in the cluster."""
+    """Names of the ConfigMap and Secret of the configuration."""
 
     namespace: str
     config_map: str

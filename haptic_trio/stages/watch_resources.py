@@ -46,7 +46,7 @@ async def run_watch_resources(
     is_resumed: bool = False,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Keep *stores* in step with the cluster, and send every change.
+    """Keep *stores* in step with the cluster, and send every change, until cancelled.
 
     started() when every required kind has its first list; the index
     synchronisation is sent right after. The first list of an optional kind

@@ -35,7 +35,7 @@ _NEIGHBOUR_INPUTS: Final = (
     *("gatewayClasses", "gateways", "listenerSets", "listenerSetsByGateway", "namespaces", TAKEN_PORTS),
     *PORT_STORES,
 )
-"""What the listeners of a Gateway, and its ports, depend on."""
+"""Stores that the listeners and ports of a Gateway depend on."""
 _SOURCE_STORES: Final = ("gatewayStates", "listenerSetStates", "backendTLSPolicyStates", "backendTLSPolicies")
 _ROUTE_INPUTS: Final = ("gatewayClasses", "gateways", "listenerSets", "namespaces", "services", "referenceGrants")
 STORES: Final = frozenset(

@@ -41,27 +41,41 @@ INTERVAL: Final = 0.5
 class EventServer(Protocol):
     """The part of `ApiCluster` that the writer uses."""
 
-    async def get(self, resource_type: ResourceType, namespace: str, name: str) -> Resource: ...
+    async def get(self, resource_type: ResourceType, namespace: str, name: str) -> Resource:
+        """See `Client.get`."""
+        ...
 
-    async def create(self, resource: Resource) -> Resource: ...
+    async def create(self, resource: Resource) -> Resource:
+        """See `ApiCluster.create`."""
+        ...
 
-    async def replace(self, resource: Resource) -> Resource: ...
+    async def replace(self, resource: Resource) -> Resource:
+        """See `ApiCluster.replace`."""
+        ...
 
 
 class QuarantinedObject(Protocol):
     """A quarantined object."""
 
     @property
-    def ref(self) -> ResourceRef: ...
+    def ref(self) -> ResourceRef:
+        """Reference to the object."""
+        ...
 
     @property
-    def version(self) -> str: ...
+    def version(self) -> str:
+        """resourceVersion that was rejected."""
+        ...
 
     @property
-    def problem(self) -> Problem: ...
+    def problem(self) -> Problem:
+        """Reason of the rejection."""
+        ...
 
     @property
-    def has_fallback(self) -> bool: ...
+    def has_fallback(self) -> bool:
+        """Whether its last good output is served."""
+        ...
 
 
 def compare_quarantined(

@@ -237,7 +237,7 @@ class StatusWriter:
 
 
 async def follow_service(client: Client, namespace: str, name: str, addresses: Latest[Addresses]) -> NoReturn:
-    """Keep the addresses of the Service *namespace*/*name* in *addresses*; a missing Service has none."""
+    """Keep the addresses of the Service *namespace*/*name* in *addresses* until cancelled; none without a Service."""
     selection = Selection(type=SERVICES, namespaces=(namespace,), field_selector=f"metadata.name={name}")
     async with client.watch(selection) as events:
         async for event in events:

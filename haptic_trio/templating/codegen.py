@@ -42,6 +42,7 @@ class TemplateCodeGenerator(CodeGenerator):
         self._loop_bodies: set[int] = set()
 
     def visit_Template(self, node: nodes.Template, frame: Frame | None = None) -> None:
+        """Write the imports before the template, and its literals after it."""
         for line in _IMPORTS:
             self.writeline(line)
         super().visit_Template(node, frame)
@@ -49,23 +50,27 @@ class TemplateCodeGenerator(CodeGenerator):
             self.writeline(f"{name} = h_Emitted({text!r})")
 
     def write_commons(self) -> None:
+        """Write the local variables that every block uses."""
         super().write_commons()
         self.writeline("h_run = h_current_run()")
         self.writeline("h_run.tick()")
         self.writeline("h_look = environment.getattr")
 
     def visit_Const(self, node: nodes.Const, frame: Frame) -> None:
+        """Write a text as a literal that passes the emitters, and other constants as they are."""
         if type(node.value) is str:
             self.write(self._literals.setdefault(node.value, f"h_c{len(self._literals)}"))
         else:
             super().visit_Const(node, frame)
 
     def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:
+        """Write an attribute access that the sandbox answers, with its place for errors."""
         self.write("h_look(")
         self.visit(node.node, frame)
         self.write(f", {node.attr!r}, {place_of(node.node)!r})")
 
     def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:
+        """Write an item access that the sandbox answers, with its place for errors; slices as Jinja does."""
         if isinstance(node.arg, nodes.Slice):
             super().visit_Getitem(node, frame)
             return
@@ -76,6 +81,7 @@ class TemplateCodeGenerator(CodeGenerator):
         self.write(f", {place_of(node.node)!r})")
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
+        """Write `~` so that the result counts as data if one of its parts does."""
         self.write("h_join((")
         for part in node.nodes:
             self.visit(part, frame)
@@ -96,6 +102,7 @@ class TemplateCodeGenerator(CodeGenerator):
         self.write(f", {place_of(node)!r})")
 
     def visit_CallBlock(self, node: nodes.CallBlock, frame: Frame) -> None:
+        """Write an `{% each %}`, or a call block whose result passes an emitter."""
         call = node.call.node
         if isinstance(call, nodes.InternalName) and call.name == EACH:
             self._visit_each(node, frame)
@@ -123,6 +130,7 @@ class TemplateCodeGenerator(CodeGenerator):
         self.end_write(frame)
 
     def visit_FilterBlock(self, node: nodes.FilterBlock, frame: Frame) -> None:
+        """Write a filter block whose result passes an emitter."""
         filter_frame = frame.inner()
         filter_frame.symbols.analyze_node(node)
         self.enter_frame(filter_frame)
@@ -136,12 +144,14 @@ class TemplateCodeGenerator(CodeGenerator):
         self.leave_frame(filter_frame)
 
     def visit_For(self, node: nodes.For, frame: Frame) -> None:
+        """Write a loop that is interrupted at the time limit."""
         self._loop_bodies.add(id(node.body))
         if node.test is not None:
             node.test = nodes.And(internal_name("h_run.tick()", node.lineno), node.test, lineno=node.lineno)
         super().visit_For(node, frame)
 
     def blockvisit(self, nodes: Any, frame: Frame) -> None:
+        """Write a block; the body of a loop begins with a check of the limits."""
         if id(nodes) in self._loop_bodies:
             collected = f" or len({frame.buffer}) > h_run.piece_limit" if frame.buffer else ""
             self.writeline(f"if h_clock() > h_run.deadline{collected}: h_run.stop()")

@@ -18,7 +18,7 @@ from haptic_trio.templating.views import ResourceView
 
 SYNTAX = '{% each x in resources.NAME as "name" by ["path"] apart if condition %} … {% endeach %}'
 EACH = "h_each"
-"""What the call of `{% each %}` is named in compiled templates."""
+"""Name of the call of `{% each %}` in compiled templates."""
 
 
 def internal_name(code: str, lineno: int) -> nodes.InternalName:
@@ -30,7 +30,7 @@ def internal_name(code: str, lineno: int) -> nodes.InternalName:
 
 
 def render_each(view: Any, name: Any, criteria: Any, *arguments: Any) -> str:
-    """Check the operands of an `{% each %}` and have the engine render it."""
+    """Render an `{% each %}`; raises `TemplateFaultError` for invalid operands."""
     if type(view) is not ResourceView:
         raise TemplateFaultError("each loops over all objects of a kind: resources.NAME", SYNTAX)
     if not isinstance(name, str):

@@ -69,7 +69,8 @@ class ResourceView:
         """Return the value at the JSONPath *path* of each object with the first index keys *keys*; None if absent.
 
         The fragment does not render again when other fields of the objects
-        change. Not for Secrets.
+        change. Raises `TemplateFaultError` for Secrets and for an invalid
+        path.
         """
         if not isinstance(path, str) or path == EXISTENCE:
             raise TemplateFaultError("the first argument of pick is not a path", 'pick("spec", namespace, name)')
@@ -111,7 +112,10 @@ class ResourceView:
 
 
 def answer_of(aspect: Aspect, found: Sequence[Any]) -> Any:
-    """Return one *aspect* of the objects *found*: whether there are any, values at a path, or a function's result."""
+    """Return one *aspect* of the objects *found*: whether there are any, values at a path, or a function's result.
+
+    Raises `TemplateFaultError` if the aspect is a path and the objects are Secrets.
+    """
     if aspect == EXISTENCE:
         return bool(found)
     # All objects of a store are of one kind.

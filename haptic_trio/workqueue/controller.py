@@ -132,7 +132,7 @@ class Controller(Generic[K]):
         return self
 
     def with_shutdown(self, grace: float, *, drain: bool = False) -> Self:
-        """Give keys being processed *grace* seconds when run() is cancelled (default 5); with *drain* ready ones, too."""
+        """Give active keys *grace* seconds (default 5) when run() is cancelled; with *drain*, ready ones too."""
         self._require_not_begun()
         self._grace, self._drain = grace, drain
         return self

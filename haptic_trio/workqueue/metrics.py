@@ -28,7 +28,7 @@ _LEVELS = (
 
 
 class QueueLevels(msgspec.Struct, frozen=True, kw_only=True):
-    """What a queue holds at this moment."""
+    """Levels of a queue at this moment."""
 
     depths: Mapping[int, int]
     """Ready keys of each priority."""

@@ -66,7 +66,7 @@ class DeferredKey(msgspec.Struct, Generic[K], frozen=True, kw_only=True):
 
 
 class QueueSnapshot(msgspec.Struct, Generic[K], frozen=True, kw_only=True):
-    """What a queue holds at one moment, in the order in which it will be served."""
+    """Content of a queue at one moment, in the order of service."""
 
     name: str
     ready: tuple[ReadyKey[K], ...]

@@ -28,9 +28,9 @@ from haptic_trio.yaml.scalars import TAG, resolve_plain
 
 MAX_DEPTH: Final = 100
 MAX_EXPANDED: Final = 100_000
-"""How many nodes a document may gain through aliases."""
+"""Maximum number of nodes that a document may gain through aliases."""
 MAX_NODES: Final = 200_000
-"""How many nodes `read_nodes` makes, those gained through aliases included."""
+"""Maximum number of nodes that `read_nodes` makes, including those gained through aliases."""
 
 # In C where PyYAML was built with it, many times as fast. Only the parser's events are used; nothing is constructed.
 _Parser: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader

@@ -59,7 +59,7 @@ def placed(findings: Iterable[Finding], options: InputOptions | None) -> tuple[F
 
 
 def with_places(load: Load, options: InputOptions) -> Load:
-    """Return *load* with the places of its problems mapped as in `placed`."""
+    """Return *load* with the places of its problems mapped as in `placed`, which it raises as `ConfigInvalidError`."""
 
     def load_placed(config_map: Resource, secret: Resource | None) -> LoadedConfig:
         try:

@@ -18,7 +18,7 @@ _AFTER: Final = {
     "components": "reading objects",
     "watch_resources": "starting",
 }
-"""What follows each stage."""
+"""The step that follows each stage."""
 
 
 class StartSteps:

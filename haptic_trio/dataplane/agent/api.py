@@ -166,7 +166,10 @@ class Agent:
         return known
 
     async def fetch(self, request: FetchRequest) -> bytes:
-        """Return frames with blobs of known generations: as many as fit, at least one."""
+        """Return frames with blobs of known generations: as many as fit, at least one.
+
+        Raises `RequestRejectedError` for an unknown blob.
+        """
         async with self._store_lock:
             pieces = await trio.to_thread.run_sync(self._known.pieces)
         found: dict[str, bytes] = {}
@@ -225,7 +228,7 @@ class Agent:
         return await self._done(desired.id, began, controller)
 
     async def patch(self, request: PatchRequest, controller: str = "") -> DoneAnswer:
-        """Execute a plan of *controller* if it was made from the running generation."""
+        """Execute a plan of *controller*; raises `RequestRejectedError` if it is not for the running generation."""
         began = trio.current_time()
         await self._apply(request.delta)
         async with self.observer.turn:
@@ -243,7 +246,10 @@ class Agent:
         return await self._done(desired.id, began, controller)
 
     async def patch_former(self, request: PatchRequest, controller: str = "") -> DoneAnswer:
-        """Execute a plan of *controller* on the process that an `activate` in progress replaces."""
+        """Execute a plan of *controller* on the process that an `activate` in progress replaces.
+
+        Raises `PatchRejectedError` if the endpoint cannot change such a process.
+        """
         began = trio.current_time()
         await self._apply(request.delta)
         if not isinstance(self._endpoint, ReplacesProcess):

@@ -139,7 +139,10 @@ class AgentClient:
         return await self._decode(kind, path, answer)
 
     async def download(self, path: str, request: msgspec.Struct) -> dict[str, bytes]:
-        """POST *request* to *path* and return the blobs that are the answer, by digest."""
+        """POST *request* to *path* and return the blobs of the answer, by digest.
+
+        Raises `AgentAnswerError` for an answer that cannot be decoded.
+        """
         answer = await self._post(path, request, QUERY_LIMIT)
         try:
             return await trio.to_thread.run_sync(partial(decode_frames, answer, largest=ANSWER_BYTES))

@@ -172,7 +172,10 @@ class RemoteAgent:
         await self._execute(generation, send)
 
     async def patch(self, generation: Generation, plan: Plan) -> None:
-        """Let the agent execute *plan*, which must be based on the last result of `fetch_running`."""
+        """Let the agent execute *plan*, which must be based on the last result of `fetch_running`.
+
+        Raises `PatchRejectedError` if the running generation is not known.
+        """
         running = self._link.running
         if running is None:
             raise PatchRejectedError(self.name, "the running generation is not known")
@@ -184,7 +187,7 @@ class RemoteAgent:
         await self._execute(generation, send)
 
     async def patch_former(self, running: Generation, generation: Generation, plan: Plan) -> None:
-        """See `ReplacesProcess.patch_former`; an agent of an older version answers that it cannot."""
+        """See `ReplacesProcess.patch_former`; raises `PatchRejectedError` also for a change that is too large."""
         base = self._link.running
         delta = await trio.to_thread.run_sync(self._make_small_delta, generation)
         if base is None or base.id != running.id or delta is None:

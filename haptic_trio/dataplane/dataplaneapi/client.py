@@ -132,7 +132,8 @@ class ApiClient:
     ) -> Answer:
         """Send a request with at most one body: *text*, *json*, or a file *upload* (its name and content).
 
-        *limit* is in seconds. The path is as for `get`.
+        *limit* is in seconds. The path is as for `get`. Raises the
+        `EndpointError` of the failure, such as `EndpointTimeoutError`.
         """
         headers: dict[str, str] = {}
         content: bytes | None = None

@@ -94,7 +94,7 @@ class AttachedMaster(Supervisor):
     async def load(self) -> None:
         """Let HAProxy load `current`; if none runs, wait until the container has started it.
 
-        Raises as `Supervisor.load` does.
+        Raises as `Supervisor.load` does, such as LoadRejectedError.
         """
         # A reload that another controller requested may still be in progress.
         is_running = await self._is_running()

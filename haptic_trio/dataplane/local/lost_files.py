@@ -30,7 +30,7 @@ class LastingSupervisor(Supervisor):
     async def run(
         self, *, on_exit: OnExit, grace: float, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """See `Supervisor.run`; replaced processes end as the present one does."""
+        """See `Supervisor.run`; when it is cancelled, replaced processes end as the present one does."""
         try:
             await super().run(on_exit=on_exit, grace=grace, task_status=task_status)
         finally:

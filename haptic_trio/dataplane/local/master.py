@@ -44,7 +44,7 @@ class MasterClient:
         self._endpoint = endpoint
 
     async def fetch_state(self) -> MasterState:
-        """Return the master and its newest worker."""
+        """Return the master and its newest worker; raises `EndpointUnreachableError`."""
         processes = parse_proc(await exchange(self._path, "show proc\n", endpoint=self._endpoint, limit=ANSWER_LIMIT))
         master = next((process for process in processes if process.kind == "master"), None)
         if master is None:

@@ -24,7 +24,8 @@ def choose_socket_directory(instance: Path) -> Path:
 
     It is `run` in the instance's directory if that path is short and plain
     enough, else a directory below XDG_RUNTIME_DIR or the system's temporary
-    directory, named by a hash of the instance's path.
+    directory, named by a hash of the instance's path. Raises `SocketPathError` if none is
+    usable.
     """
     name = hashlib.blake2b(bytes(instance), digest_size=8).hexdigest()
     runtime = os.environ.get("XDG_RUNTIME_DIR")

@@ -256,7 +256,10 @@ class PodProvider:
             self._notify_termination(pod)
 
     async def create(self, record: InstanceRecord, spec: GroupSpec, *, heir_of: str = "") -> str:  # noqa: ARG002
-        """Create the pod; it begins to serve when it is ready."""
+        """Create the pod; it begins to serve when it is ready.
+
+        Raises `RetryableError`, or `PermanentError` if the API server rejects the pod.
+        """
         if self._template is None:
             raise RetryableError("there is no PodTemplate to create a pod from")
         try:

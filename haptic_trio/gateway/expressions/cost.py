@@ -50,13 +50,13 @@ class Scan:
 
     def __init__(self, least: int, body: Node, length: int) -> None:
         self.least = least
-        """How many characters come before the body, at least."""
+        """Minimum number of characters before the body."""
         self.body = body
         self.length = length
 
 
 class Part:
-    """What a part of an expression offers to the parts around it."""
+    """Properties of a part of an expression that its neighbours depend on."""
 
     __slots__ = ("empty", "first", "last")
 
@@ -73,7 +73,7 @@ class Automaton:
     def __init__(self, items: Sequence[Node | Scan]) -> None:
         self.masks: list[int] = []
         self.costs: list[int] = []
-        """What a position costs beyond its own step."""
+        """Cost of a position beyond its own step."""
         self.follow: list[Ways] = []
         self.scanning: set[int] = set()
         """Positions that are left once: nothing goes back to them."""

@@ -79,7 +79,7 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def family(self) -> str:
-        """How it is served: `http`, `https`, `passthrough`, `tls` or `tcp`."""
+        """Family of the protocol: `http`, `https`, `passthrough`, `tls` or `tcp`."""
         return "passthrough" if self.is_passed_through else self.protocol.lower()
 
     @property

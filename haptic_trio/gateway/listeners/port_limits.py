@@ -74,7 +74,7 @@ class _Rejected(msgspec.Struct, frozen=True):
 
 
 class _Size(msgspec.Struct, frozen=True):
-    """How many claims the ListenerSets of a namespace have, rounded up to a power of two so that it rarely changes."""
+    """Number of claims of the ListenerSets of a namespace, rounded up to a power of two so that it rarely changes."""
 
     rules: PortRules
 

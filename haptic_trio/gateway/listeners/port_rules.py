@@ -45,11 +45,11 @@ class PortRules(msgspec.Struct, frozen=True):
     allowed: tuple[tuple[int, int], ...] = ((1, _LAST_PORT),)
     """Ranges of ports that listeners may have, each with its last port."""
     most: int = _MOST
-    """How many ports the listeners of one namespace may have: a frontend costs HAProxy time and memory."""
+    """Maximum number of ports of the listeners of one namespace: a frontend costs HAProxy time and memory."""
     listeners: int = _MOST_LISTENERS
-    """How many listeners the ListenerSets of one namespace may add to a Gateway of another one."""
+    """Maximum number of listeners that the ListenerSets of one namespace may add to a Gateway of another one."""
     own_listeners: int = _MOST_OWN_LISTENERS
-    """How many listeners ListenerSets may add to a Gateway of their own namespace."""
+    """Maximum number of listeners that ListenerSets may add to a Gateway of their own namespace."""
 
     @classmethod
     def of(

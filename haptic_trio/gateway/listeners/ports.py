@@ -302,7 +302,7 @@ def _placement(gateway: Resource, resources: Lookups, controller: str, pool: Seq
 
 
 class _Placements(msgspec.Struct, frozen=True):
-    """Where each Gateway of some classes listens; of the status, the store has the addresses alone."""
+    """Listening addresses of each Gateway of some classes; of the status, the store has the addresses alone."""
 
     classes: frozenset[str]
     pool: tuple[str, ...]

@@ -15,7 +15,7 @@ from haptic_trio.gateway.routes.contenders import Contender, Oldest, Order, Plac
 from haptic_trio.gateway.routes.kinds import RIVALS, RouteKind
 
 _AT_FIRST: Final = 8
-"""How many of the oldest contenders are asked for at first. In most cases the oldest one decides."""
+"""Number of the oldest contenders that are looked up at first. In most cases the oldest one decides."""
 
 
 def shared_hostnames(hostnames: Iterable[str], listener: Listener) -> tuple[tuple[str, str], ...]:

@@ -89,7 +89,7 @@ def _retries(
 
 
 class _Rules(msgspec.Struct, frozen=True):
-    """What the rules say that name a Service."""
+    """Settings of the rules that name a Service."""
 
     namespace: str
     name: str
@@ -130,7 +130,7 @@ class _NamedPlainly(_Rules, frozen=True):
 
 
 class _Retries(_Rules, frozen=True):
-    """How they retry, each way once."""
+    """Distinct retry settings of the rules."""
 
     def __call__(self, routes: Sequence[Resource]) -> tuple[Retry, ...]:
         found = {retry.suffix: retry for route in self.among(routes) for retry in self.retries(route) if retry.is_set}

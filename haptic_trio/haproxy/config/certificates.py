@@ -35,7 +35,7 @@ class CrtListEntry(msgspec.Struct, frozen=True):
 
 
 class FileUses(msgspec.Struct, frozen=True):
-    """How a configuration refers to a file."""
+    """References of a configuration to a file."""
 
     options: frozenset[str] = frozenset()
     """Options of `bind` and `server` lines that name it, such as `crt`."""

@@ -32,7 +32,7 @@ Name = tuple[str, str]
 
 
 class NameRules(NamedTuple):
-    """Which names may be repeated."""
+    """Rules for names that may be repeated."""
 
     spaces: Mapping[str, tuple[str, ...]]
     """Namespaces of the name of a proxy, by its kind."""

@@ -31,7 +31,7 @@ _FLAGS: Final = {"-i": 0, "-n": 0, "-M": 0, "-m": 1, "-f": 1}
 
 
 class MapUse(Enum):
-    """How a configuration uses a file of entries."""
+    """Uses of a file of entries in a configuration."""
 
     NONE = "the configuration does not name it"
     UNORDERED = "keys are looked up whatever their order"

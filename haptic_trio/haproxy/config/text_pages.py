@@ -1,10 +1,9 @@
-"""Chunks of a configuration's text, each parsed by itself as far as possible.
+"""Parsed pages of a configuration's text: after a change, only changed pages are parsed again.
 
-A section reaches from its header to the next header, so the text before the
-first header of a piece belongs to the section before it. The result for a
-page therefore depends on its own text, on its *tail* (the text that follows
-it up to the next header, usually empty), and on the number of `.if` that are
-open at its beginning.
+A section extends from its header to the next one and may cross the end of a
+page. So the result for a page depends on three things: its text, its *tail*
+(the text between the page and the next header, usually empty), and the
+number of `.if` that are open at its beginning.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -54,7 +53,7 @@ class TextPiece:
         self._sections: Sequence[ParsedSection] = ()
 
     def copied(self) -> "TextPiece":
-        """Return the same, for another thread."""
+        """Return a copy for another thread; it shares the immutable results."""
         found = object.__new__(TextPiece)
         found.piece, found.head, found.chunks = self.piece, self.head, self.chunks
         found._read_with, found._sections = self._read_with, self._sections
@@ -77,7 +76,7 @@ class TextPage:
     """A page of text and its parsed sections."""
 
     def __init__(self, page: Page[Piece], cutter: SectionCutter, known: Mapping[int, TextPiece]) -> None:
-        """Cut *page*; pieces that are *known*, by identity, are not cut again."""
+        """Divide *page* into sections, except for its *known* pieces, by identity of the piece."""
         self.page = page
         self.pieces = [known.get(id(piece)) or TextPiece(piece, cutter) for piece in _whole_lines(page.items)]
         self.head = ""
@@ -99,7 +98,7 @@ class TextPage:
         self._read_with: tuple[int, str] | None = None
 
     def copied(self) -> "TextPage":
-        """Return the same, for another thread."""
+        """Return a copy for another thread; it shares the immutable results."""
         found = copy(self)
         found.pieces = [piece.copied() for piece in self.pieces]
         return found
@@ -164,7 +163,7 @@ def nesting_of(macros: Iterable[Directive]) -> int:
 
 
 def ends_whole(pieces: Sequence[Piece]) -> bool:
-    """Whether the text of *pieces* ends with a line feed, or is empty."""
+    """Whether the text of *pieces* ends with a line feed or is empty."""
     return next((piece.text for piece in reversed(pieces) if piece.text), "\n").endswith("\n")
 
 

@@ -229,7 +229,10 @@ def _target(replacement: Replacement) -> tuple[str, str]:
 
 
 def join_commands(commands: Sequence[str]) -> str:
-    """Return *commands* as one line for one connection, with its line feed; only the last may have a payload."""
+    """Return *commands* as one line for one connection, with its line feed.
+
+    Raises `UnsendableError` if one before the last has a payload.
+    """
     if any("\n" in command for command in commands[:-1]):
         raise UnsendableError("no command can follow a command with a payload on one line")
     return ";".join(commands) + "\n"

@@ -46,7 +46,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     stamp: Stamp = ()
     """The stamp of *files* from before they were read."""
     title: str = ""
-    """Where they come from, such as `context dev of FILE`."""
+    """Their source, such as `context dev of FILE`."""
 
 
 Load: TypeAlias = Callable[[], Awaitable[Credentials]]

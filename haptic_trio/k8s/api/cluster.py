@@ -129,7 +129,7 @@ class ApiCluster:
                 self._report(source, ())
 
     async def get(self, resource_type: ResourceType, namespace: str, name: str) -> Resource:
-        """See `Client.get`; an object of a kind that is not served is not found."""
+        """See `Client.get`; raises `NotFoundError` also for a kind that is not served."""
         await self._opened.wait()
         ref = ResourceRef(resource_type.plural, namespace, name)
         try:

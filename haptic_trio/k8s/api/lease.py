@@ -23,7 +23,7 @@ SPREAD: Final = 0.2
 
 
 class LeaseServer(Client, Protocol):
-    """What an election needs of an API server; see `ApiCluster`."""
+    """Interface of an election to an API server; see `ApiCluster`."""
 
     async def create(self, resource: Resource) -> Resource:
         """Create *resource*; raises `ConflictError` when it is there."""
@@ -39,7 +39,7 @@ class LeaseServer(Client, Protocol):
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """How an election stands for a candidate."""
+    """State of an election for a candidate."""
 
     is_leader: bool
     leader: str

@@ -47,7 +47,7 @@ _HEALTHY: Final = 5.0
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """How long everything about a watch takes, in seconds."""
+    """Intervals and limits of a watch, in seconds."""
 
     duration: tuple[int, int] = (300, 600)
     """A watch is asked to end after a time in between, random for each watch: not all end at once."""

@@ -41,7 +41,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class FileContent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file holds now."""
+    """Content of a file."""
 
     path: str
     manifests: tuple[Manifest, ...] = ()
@@ -56,7 +56,7 @@ class ObjectChange(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What an update led to."""
+    """Result of an update."""
 
     changes: tuple[ObjectChange, ...]
     reports: tuple[tuple[str, tuple[Problem, ...]], ...]

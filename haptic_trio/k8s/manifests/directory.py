@@ -122,7 +122,7 @@ class DirectoryCluster:
             self._subscriptions.discard(subscription)
 
     async def get(self, resource_type: ResourceType, namespace: str, name: str) -> Resource:
-        """See `Client.get`."""
+        """See `Client.get`; raises `NotFoundError`."""
         await self._scanned.wait()
         resource = self._catalog.find(resource_type, namespace, name)
         if resource is None:

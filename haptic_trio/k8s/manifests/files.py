@@ -71,7 +71,7 @@ class Scan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What was read; *content* is None where there is no file, or its bytes are those of last time."""
+    """Result of reading a file; *content* is None if the file does not exist or is unchanged."""
 
     path: str
     known: Known | None

@@ -21,7 +21,7 @@ Keys: TypeAlias = Collection[FragmentKey]
 
 
 class Variants(Protocol):
-    """What a search needs from its pipeline."""
+    """Interface of a search to its pipeline."""
 
     @property
     def newest(self) -> Rendered | None:

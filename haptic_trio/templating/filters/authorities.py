@@ -1,7 +1,7 @@
 """Filters for certificate verification: bundles of authorities, revocation lists, and OCSP.
 
 HAProxy rejects a whole configuration for one bundle that it cannot read, so each
-block is read here before.
+block is read here before, and raises `EmitError` if it cannot be read.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""Emitters for whole contents and generated names: PEM bundles, Base64, hashes, comments, identifiers."""
+"""Emitters for whole contents and generated names: PEM bundles, Base64, hashes, comments, identifiers.
+
+They raise `EmitError`, or `TemplateFaultError` for a wrong use in the template.
+"""
 
 import base64
 import binascii

@@ -120,7 +120,7 @@ def concat(pieces: Iterable[str]) -> Emitted:
 
 
 def join_parts(parts: Iterable[Any]) -> str:
-    """`a ~ b ~ …`: trusted if every part is."""
+    """`a ~ b ~ …`: trusted if every part is trusted."""
     trusted = True
     texts: list[str] = []
     for part in parts:

@@ -4,6 +4,7 @@ The author of an annotation decides what HAProxy connects to, so a
 server is either a Service of its own namespace, or a host that the
 administrator has listed. What the filters `auth_*` return as `Emitted` is one
 field of a map's value, without `,`, `|` or blanks: see `ingress-auth.lua`.
+Other values raise `EmitError`.
 """
 
 import ipaddress
@@ -32,7 +33,7 @@ _OF_REQUESTS: Final[Mapping[str, str]] = {
     "request_uri": "$uri",
     "escaped_request_uri": "$escaped",
 }
-"""What nginx calls a part of the request, and the field's word for it."""
+"""Variables of nginx for parts of the request, with their names here."""
 _IN_PATHS: Final = frozenset({"$host", "$scheme", "$escaped"})
 """Variables that cannot add a parameter to a query."""
 _PRINTABLE: Final = re.compile(r"[ -~]{0,255}").fullmatch
@@ -175,7 +176,7 @@ def agent_address(value: Any, allowed: Any = ()) -> Emitted:
 
 
 def agent_send(value: Any) -> Emitted:
-    r"""What an agent check sends: at most 255 printable ASCII characters; `\n` at the end is the end of a line."""
+    r"""The text of an agent check: at most 255 printable ASCII characters; `\n` at the end is the end of a line."""
     text = str(value) if isinstance(value, str) else number_text(value, "agent_send")
     line = text.removesuffix("\\n")
     if not _PRINTABLE(line) or not text:

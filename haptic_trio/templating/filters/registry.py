@@ -2,7 +2,7 @@
 
 Jinja's `safe`, `escape` and the HTML filters are absent on purpose: trust is
 made by emitters only. `random` is absent because equal input must give equal
-output.
+output. Filters raise `TemplateFaultError` for wrong operands.
 """
 
 import re

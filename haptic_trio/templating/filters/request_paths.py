@@ -85,11 +85,11 @@ def is_ambiguous_path(value: Any) -> bool:
 
 
 class Readings(NamedTuple):
-    """How applications may read the path of a request, as HAProxy has it in `txn.literal` and `txn.path`."""
+    """Ways in which applications may read the path of a request; HAProxy has it in `txn.literal` and `txn.path`."""
 
     literal: str
     separated: str
-    """What rules and routes go by."""
+    """The path that rules and routes compare with."""
 
 
 def readings(path: str) -> Readings | None:

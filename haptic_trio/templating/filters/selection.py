@@ -1,4 +1,4 @@
-"""Filters that select, order and inspect objects by JSONPath."""
+"""Filters that select, order and inspect objects by JSONPath; wrong arguments raise `TemplateFaultError`."""
 
 import fnmatch
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Resolution of references to Service ports."""
+"""Resolution of references to Service ports; an invalid reference raises `TemplateFaultError`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -11,7 +11,7 @@ from haptic_trio.templating.views import ResourceView
 
 
 class ServicePort(msgspec.Struct, frozen=True):
-    """What a Service has for a reference to one of its ports."""
+    """A port of a Service, as found by a reference to it."""
 
     is_there: bool
     """Whether there is such a Service."""
@@ -58,7 +58,7 @@ def _ports_of(service: Mapping[str, Any]) -> dict[Any, Any]:
 
 
 def service_port(services: Any, namespace: Any, name: Any, port: Any) -> ServicePort:
-    """What a Service has for *port*, a name or number: `is_there`, `is_external`, `number` (none without that port).
+    """Port of a Service by *port*, a name or number: `is_there`, `is_external`, `number` (none without that port).
 
     Who asks is rendered again when one of these changes; other changes of the
     Service cost nothing.

@@ -61,7 +61,7 @@ class PathPattern(NamedTuple):
     """A path that may end in a regular expression."""
 
     prefix: str
-    """What it begins with; still data."""
+    """Its beginning; still data."""
     regex: Emitted
     """A word that is a regular expression and matches it, with its groups."""
     pattern: Emitted

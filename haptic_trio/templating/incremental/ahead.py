@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Result(NamedTuple):
-    """What a turn has put out, and looked up."""
+    """Output and lookups of a turn."""
 
     resource: Any
     trace: Trace

@@ -11,23 +11,23 @@ from haptic_trio.templating.values.subjects import FragmentKey, LineRange, Origi
 
 
 class Maker(msgspec.Struct, frozen=True, kw_only=True):
-    """Who has made a line."""
+    """Template and object that made a line."""
 
     output: str
     """Name of the template that the line is part of, or in which its file was registered; such as `maps/host.map`."""
     origin: Origin | None
     """None outside all fragments."""
     asked: tuple[Dependency, ...]
-    """What the fragment, or outside of fragments the template, has looked up and used."""
+    """Lookups of the fragment, or, outside of fragments, of the template."""
 
     @property
     def dependencies(self) -> tuple[str, ...]:
-        """What has been asked, readable and in order."""
+        """Lookups of the unit as readable texts, in order."""
         return readable(self.asked)
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """What one fragment of an object has made."""
+    """Output of one fragment of an object."""
 
     origin: Origin
     lines: Mapping[str, tuple[LineRange, ...]]
@@ -38,12 +38,12 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def dependencies(self) -> tuple[str, ...]:
-        """What has been asked, readable and in order."""
+        """Lookups of the unit as readable texts, in order."""
         return readable(self.asked)
 
 
 class Asker(msgspec.Struct, frozen=True, kw_only=True):
-    """Who has asked something."""
+    """A unit that made a lookup."""
 
     output: str
     """See `Maker.output`."""

@@ -60,7 +60,7 @@ class Recorder(Meter):
         """Results of `share`, each with the questions that it asked; cleared when answers change."""
         self._next_origin = 0
         self.alike = Memo()
-        """What counts as the same in scopes of a former configuration; empty once none are left."""
+        """Values that count as equal in scopes of a former configuration; empty once no such scope is left."""
         self._begin_unit(None, None)
 
     def _begin_unit(self, root: Root | None, unit: Unit | None) -> None:
@@ -71,7 +71,7 @@ class Recorder(Meter):
         self.file_positions: dict[str, Position] = {}
         self.ordinals: Counter[Any] = Counter()
         self.importing = 0
-        """How many imports without context are being executed, one within the other."""
+        """Nesting depth of imports without context."""
         self.subjects: list[Subject] = []
         """The objects of the fragments that are being rendered, outermost first."""
         self.within = ""

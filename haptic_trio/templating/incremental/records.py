@@ -83,7 +83,7 @@ class Trace:
         self.files: dict[str, RenderedFile] = {}
         """Files that it registered first."""
         self.attempts = 0
-        """How many files it has tried to register."""
+        """Number of files that it has tried to register."""
         self.ordinals: list[tuple[Any, int]] = []
         """The ordinals of inner fragments, each with the key that was counted."""
         self.origins: list[int] = []
@@ -225,7 +225,7 @@ class Root(Unit):
         self.parts: list[Paged[Piece] | Region] = []
         self.regions: list[Region] = []
         self.segments = 0
-        """How many regions it has opened; the text between two has one position."""
+        """Number of regions that it has opened; the text between two has one position."""
         self.text = RenderedText(Paged())
 
     @property

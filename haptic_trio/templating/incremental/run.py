@@ -49,7 +49,7 @@ class RenderRun(Recorder):
         self.produced: Versioned[FragmentKey, FragmentOutput] = Versioned()
         """Output of each fragment, fallbacks included."""
         self.rendered = 0
-        """How many fragments have been rendered so far."""
+        """Number of fragments that have been rendered so far."""
         self.turns_due = self.turns_done = 0
         """Turns that the present render has found pending so far, and those of them that it has rendered."""
         self.changed: set[FragmentKey] = set()

@@ -21,7 +21,7 @@ from haptic_trio.templating.incremental.scope import Memo
 
 
 class Differences(msgspec.Struct, frozen=True, kw_only=True):
-    """What differs between two configurations with the same outputs, limits and stores."""
+    """Differences of two configurations with the same outputs, limits and stores."""
 
     changed: frozenset[str] = frozenset()
     """Templates with another text or other snippets."""

@@ -30,7 +30,7 @@ MAX_FORMAT_KEYS: Final = 100  # each `%(` without an end is compared with all of
 _UNMETERED: Final = 1_024
 _MOST_PIECES: Final = 5_000_000
 _SECONDS_PER_OBJECT: Final = 0.002
-"""What a list of objects adds to the time of template code outside of fragments, which may go over it."""
+"""Time that a list of objects adds to the limit of template code outside of fragments, which may iterate over it."""
 _REDUCTIONS: Final = ((50, 500), (5, 50), (0, 1))
 """A fragment that has reached the time limit for so many objects of one render, and has succeeded for none so far, is
 likely to be at fault itself: its limit is divided by this. A normal object takes far less than that."""
@@ -47,7 +47,7 @@ _FORMAT_SPEC: Final = re.compile(r"%(?:\([^)]*\))?[-#0 +]*(\*|\d+)?(?:\.(\*|\d+)
 
 
 class RenderLimits(msgspec.Struct, frozen=True):
-    """How much templates may take. Times are CPU time of the rendering thread, so a busy machine changes nothing."""
+    """Limits of templates. Times are CPU time of the rendering thread, so a busy machine changes nothing."""
 
     seconds: float = 10.0
     """Of template code outside of fragments, in one render."""
@@ -92,7 +92,7 @@ class RenderAbandonedError(BaseException):
 
 
 class Budget:
-    """What a fragment, or the template code outside of all fragments, may use, and has used."""
+    """Limits and use of a fragment, or of the template code outside of all fragments."""
 
     __slots__ = ("built", "output_bytes", "output_setting", "owner", "seconds", "time_setting", "used", "written")
 
@@ -168,7 +168,7 @@ class Meter:
         """When the whole render has to be done, by `clock`."""
         self.deadline = float("inf")
         self.piece_limit = _MOST_PIECES
-        """How many pieces of text may wait in one macro or block."""
+        """Maximum number of pieces of text that wait in one macro or block."""
         self.reset()
 
     @property
@@ -299,7 +299,7 @@ class Meter:
 
     @property
     def room(self) -> float:
-        """How many bytes of text may still be written."""
+        """Number of bytes of text that may still be written."""
         budget = self._budget
         return float("inf") if budget is None else budget.output_bytes - budget.written
 
@@ -327,7 +327,7 @@ class Meter:
 
 
 def limited_range(*bounds: int) -> range:
-    """`range` of at most `MAX_ITEMS` numbers."""
+    """`range` of at most `MAX_ITEMS` numbers; raises `LimitReachedError` for more."""
     numbers = range(*bounds)
     # Slicing instead of len(), which overflows on the numbers that this rejects.
     if numbers[MAX_ITEMS:]:
@@ -336,7 +336,7 @@ def limited_range(*bounds: int) -> range:
 
 
 def multiply(meter: Meter, left: Any, right: Any) -> Any:
-    """`left * right` within the limits."""
+    """`left * right`; raises `LimitReachedError` for a result beyond the limits."""
     for body, factor in ((left, right), (right, left)):
         if isinstance(body, str | bytes | list | tuple) and isinstance(factor, int):
             size = len(body) * max(factor, 0)
@@ -361,7 +361,7 @@ def modulo(meter: Meter, left: Any, right: Any) -> Any:
 
 
 def percent_format(meter: Meter, spec: str, values: Any) -> str:
-    """Return `spec % values`, plain text, where no width is chosen by data or beyond reason."""
+    """Return `spec % values` as plain text; raises `LimitReachedError` for too many fields or too large a width."""
     if spec.count("%(") > MAX_FORMAT_KEYS:
         raise LimitReachedError(f"a format with more than {MAX_FORMAT_KEYS} named fields")
     for match in _FORMAT_SPEC.finditer(spec):

@@ -12,7 +12,7 @@ _SAFE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+=-]{0,199}").fullmatc
 
 
 class FileKind(StrEnum):
-    """What a file is for, which decides its directory."""
+    """Purpose of a file, which decides its directory."""
 
     MAP = "map"
     CERT = "cert"
@@ -49,7 +49,7 @@ class RenderedFile(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What the file holds."""
+        """Content of the file."""
         return self.content.text
 
 

@@ -66,7 +66,7 @@ class Origin(msgspec.Struct, frozen=True):
     within: str = ""
     """See `FragmentKey.within`."""
     depth: int = 0
-    """How many fragments enclose this one."""
+    """Number of fragments that enclose this one."""
     is_closing: bool = False
     """The text is that for a rejected object."""
 

@@ -68,7 +68,7 @@ class EventMapper(Generic[K]):
         self._listed: set[K] | None = None
         self._floor: int | None = None
         self.index: int | None = None
-        """Where a new stream should resume; None for a listing."""
+        """Index at which a new stream should resume; None for a listing."""
 
     def begin_stream(self) -> None:
         """Record that a stream begins at `index`; an incomplete listing of the last stream is dropped."""
