@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from haptic_trio.errors import ProblemsError
 from haptic_trio.redaction import without_credentials, without_credentials_in_yaml
 from haptic_trio.templating.engine import Engine
-from tests.templating.rendering import refused
+from tests.templating.rendering import rejected
 
 SECRET = "S3CRET-x"
 
@@ -76,7 +76,7 @@ def test_what_is_no_credential_is_shown(source: str) -> None:
 
 
 def test_no_problem_of_a_render_shows_a_credential() -> None:
-    problem = refused(
+    problem = rejected(
         "{% set one = 'S3CRET-x' %}\n{{ http.fetch('ftp://x/', auth={'token': one, 'x': 'S3CRET-x'}) }}\n"
         "user a password S3CRET-x"
     )

@@ -65,7 +65,7 @@ class Walkthrough:
             ("endpoint moves", self.move_endpoint),
             ("new Ingress", self.add_ingress),
             ("broken Ingress", self.break_ingress),
-            ("broken Ingress repaired", self.mend_ingress),
+            ("broken Ingress repaired", self.repair_ingress),
             ("broken YAML", self.break_file),
             ("ConfigMap changes", self.change_config),
             ("invalid ConfigMap", self.break_config),
@@ -117,7 +117,7 @@ class Walkthrough:
         _require(answer.backend == "", "the broken Ingress is served")
         return reported - began, f"reported as {event.ref}, others are served"
 
-    async def mend_ingress(self) -> tuple[float, str]:
+    async def repair_ingress(self) -> tuple[float, str]:
         """Repair the broken Ingress: it is served."""
         since = len(self._running.events)
         began = self._write("broken.yaml", INGRESS.format(name="broken", path="/"))

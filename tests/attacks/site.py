@@ -169,7 +169,7 @@ class Site:
     def _faults(self, rendered: Rendered, own: set[tuple[str, ...]], directory: Path | None) -> Iterator[Fault]:
         for rejection in rendered.rejections:
             if subject_key(rejection.subject) not in own:
-                yield Fault("refused", f"{rejection.subject}: {rejection.problem.message}")
+                yield Fault("rejected", f"{rejection.subject}: {rejection.problem.message}")
         try:
             parse_config(rendered.config.pieces, source="haproxy.cfg")
         except ConfigSyntaxError as exc:

@@ -115,12 +115,12 @@ def test_no_combination_of_hostile_values_leaves_its_places(trial: Trial, some: 
 
 
 def test_benign_tenants_are_served(site: Site) -> None:
-    """What is not refused as it stands would prove nothing of values in it."""
+    """What is not rejected as it stands would prove nothing of values in it."""
     everything = [one for number, scene in enumerate(SCENES, 1) for one in scene.build(tenant_of(number))]
     everything += [annotated(tenant_of(1), "beside", vendor, values) for vendor, values in BESIDE.items()]
-    refused = {str(rejection.subject): rejection.problem for rejection in site.render_with(everything).rejections}
+    rejected = {str(rejection.subject): rejection.problem for rejection in site.render_with(everything).rejections}
 
-    assert refused == {}
+    assert rejected == {}
 
 
 def test_every_kind_and_every_field_of_the_schemas_has_a_place() -> None:

@@ -63,14 +63,14 @@ def naming(*names: str) -> Resource:
     return evil(tls=[{"hosts": [HOST], "secretName": name} for name in names or ("bad",)])
 
 
-def case(number: int, name: str, crt: bytes, key: bytes, *, refused: bool, more: tuple[Resource, ...] = (),
+def case(number: int, name: str, crt: bytes, key: bytes, *, rejected: bool, more: tuple[Resource, ...] = (),
          warnings: tuple[str, ...] = ()) -> Case:  # fmt: skip
     return Case(
         number=number,
         name=name,
         objects=(naming(), tls_secret("bad", crt, key), *more),
-        refused=(SECRET,) if refused else (),
-        warnings=("CertificateRejected",) if refused else warnings,
+        rejected=(SECRET,) if rejected else (),
+        warnings=("CertificateRejected",) if rejected else warnings,
     )
 
 
@@ -119,14 +119,14 @@ SERVED = {
 SECOND = certificate(OTHER_KEY), pem_of(OTHER_KEY)
 CASES = list(
     chain(
-        (case(12, name, *pair, refused=True) for name, pair in WRONG.items()),
-        (case(12, name, *pair, refused=False) for name, pair in SERVED.items()),
+        (case(12, name, *pair, rejected=True) for name, pair in WRONG.items()),
+        (case(12, name, *pair, rejected=False) for name, pair in SERVED.items()),
         (
             case(
                 12,
                 "two Secrets for a host",
                 *SECOND,
-                refused=False,
+                rejected=False,
                 more=(naming("bad", "older"), tls_secret("older", *GOOD, age=1)),
                 warnings=("CertificateConflict",),
             ),
@@ -143,7 +143,7 @@ async def test_it_is_rejected_or_served(world: World, case: Case) -> None:
         for one in case.objects
     )
     outcome = await world.check(msgspec.structs.replace(case, objects=objects))
-    if not case.refused:
+    if not case.rejected:
         assert "frontend https" in outcome.text
 
 

@@ -19,8 +19,8 @@ INGRESS, ROUTE = "Ingress default/evil", "HTTPRoute web/evil"
 NETWORKS = ",".join(f"10.{number // 256}.{number % 256}.0/24" for number in range(2_000))
 
 
-def case(number: int, name: str, *objects: Resource, refused: str = "", warnings: tuple[str, ...] = ()) -> Case:
-    return Case(number=number, name=name, objects=objects, refused=(refused,) if refused else (), warnings=warnings)
+def case(number: int, name: str, *objects: Resource, rejected: str = "", warnings: tuple[str, ...] = ()) -> Case:
+    return Case(number=number, name=name, objects=objects, rejected=(rejected,) if rejected else (), warnings=warnings)
 
 
 def matching(expression: str, name: str = "evil") -> Resource:
@@ -44,23 +44,23 @@ MANY_WORDS = [
             8,
             f"501 origins, {prefix}",
             annotated(prefix, **{switch: "true", "cors_allow_origin": ORIGINS}),
-            refused=INGRESS,
+            rejected=INGRESS,
         )
         for prefix, switch in ((NGINX, "enable_cors"), (ORG, "cors_enable"), (JCM, "cors_enable"))
     ),
     case(8, "100 rewrites", annotated(ORG, path_rewrite="\n".join(["/a(.*) /b\\1"] * 100))),
-    case(8, "101 rewrites", annotated(ORG, path_rewrite="\n".join(["/a(.*) /b\\1"] * 101)), refused=INGRESS),
+    case(8, "101 rewrites", annotated(ORG, path_rewrite="\n".join(["/a(.*) /b\\1"] * 101)), rejected=INGRESS),
     case(8, "300 other names", annotated(JCM, server_alias=",".join(f"h{number}.test" for number in range(300)))),
     case(8, "300 host names", evil_route(hostnames=[f"h{number}.test" for number in range(300)])),
 ]
 # 9: an expression is data to the Lua action; one that could take long is rejected.
 EXPRESSIONS = [
     *(
-        case(9, f"invalid: {text}", matching(text), refused=ROUTE)
+        case(9, f"invalid: {text}", matching(text), rejected=ROUTE)
         for text in ("/(", "/[", "/*+?{", "/a{1,65535}{1,1000}", r"/\p{L}+", "/(?R)", "/(*ACCEPT)", "/(?!a).*")
     ),
     *(
-        case(9, f"slow: {text}", matching(text), refused=ROUTE)
+        case(9, f"slow: {text}", matching(text), rejected=ROUTE)
         for text in ("/(a+)+", "/(a|a)*", "/(a*)*b", "/.*.*.*.*x", "/(a{1,9}){1,999}")
     ),
     *(
@@ -69,7 +69,7 @@ EXPRESSIONS = [
     ),
     *(
         case(9, f"path of an Ingress: {text}", evil(path(text, "good"), annotations={f"{NGINX}/use-regex": "true"}),
-             refused=INGRESS)
+             rejected=INGRESS)
         for text in ("/(a+)+$", "/(", "/[a-z]+", "/a|b", "/.*.*x")
     ),
 ]  # fmt: skip
@@ -89,17 +89,17 @@ WRONG_NUMBERS = [
             19,
             f"{key}: {value}",
             annotated(NGINX, **{key.replace("-", "_"): value}, **BESIDE.get(key, {})),
-            refused=INGRESS,
+            rejected=INGRESS,
         )
         for key, values in NUMBERS.items()
         for value in values
     ),
     *(
-        case(19, f"pod-maxconn: {value}", annotated(ORG, pod_maxconn=value), refused=INGRESS)
+        case(19, f"pod-maxconn: {value}", annotated(ORG, pod_maxconn=value), rejected=INGRESS)
         for value in ("unlimited", "0", "-1", "1e9")
     ),
     *(
-        case(19, f"initial-weight: {value}", annotated(JCM, initial_weight=value), refused=INGRESS)
+        case(19, f"initial-weight: {value}", annotated(JCM, initial_weight=value), rejected=INGRESS)
         for value in ("300", "-1", "257", "1.0")
     ),
     *(
@@ -109,7 +109,7 @@ WRONG_NUMBERS = [
             evil(path("/", "evil")),
             service("evil"),
             endpoint_slice("evil", endpoint("10.0.0.1"), ports={"": port}),
-            refused="Service default/evil",
+            rejected="Service default/evil",
         )
         for port in (65_536, -1)
     ),
@@ -139,8 +139,8 @@ WEIGHTS = [
     case(20, "one backend twice", weighted(1, 1)),
     case(20, "negative", weighted(-1, 1)),
     case(20, "text", weighted("many", 1)),
-    case(20, "of a canary", annotated(NGINX, canary="true", canary_weight="300"), refused=INGRESS),
-    case(20, "of a canary, negative", annotated(NGINX, canary="true", canary_weight="-1"), refused=INGRESS),
+    case(20, "of a canary", annotated(NGINX, canary="true", canary_weight="300"), rejected=INGRESS),
+    case(20, "of a canary, negative", annotated(NGINX, canary="true", canary_weight="-1"), rejected=INGRESS),
 ]
 SNIPPETS = {
     "section": "}\nbackend injected\n    mode http",
@@ -158,7 +158,7 @@ KEYS = {
 }
 # 21: permission to write an Ingress is no permission to write haproxy.cfg.
 IN_SNIPPETS = [
-    case(21, f"{key}: {name}", evil(annotations={f"{prefix}/{key}": text}), refused=INGRESS)
+    case(21, f"{key}: {name}", evil(annotations={f"{prefix}/{key}": text}), rejected=INGRESS)
     for prefix, keys in KEYS.items()
     for key in keys
     for name, text in SNIPPETS.items()
@@ -185,13 +185,13 @@ REFERENCES = [
         "Secret of another namespace",
         annotated(NGINX, auth_type="basic", auth_secret="other/users"),
         secret("users", {"auth": f"joe:{HASH}"}, namespace="other"),
-        refused=INGRESS,
+        rejected=INGRESS,
     ),
     case(
         22,
         "Secret of another namespace, by a path",
         annotated(JCM, auth_secret="../other/users"),
-        refused=INGRESS,
+        rejected=INGRESS,
     ),
     case(
         22,
@@ -228,7 +228,7 @@ PASSWORDS = [
             f"{name}, {kind}",
             annotated(prefix, **{"auth_secret": "bad", **beside}),
             secret("bad", {key: f"joe:{hashed}" if key == "auth" else hashed}),
-            refused=INGRESS,
+            rejected=INGRESS,
         )
         for name, hashed in COSTLY.items()
         for kind, prefix, key, beside in (
@@ -243,7 +243,7 @@ PASSWORDS = [
             f"rounds of all users together, {kind}",
             annotated(prefix, **{"auth_secret": "bad", **beside}),
             secret("bad", data),
-            refused=INGRESS,
+            rejected=INGRESS,
         )
         for kind, prefix, data, beside in (
             ("nginx", NGINX, {"auth": users_of(201, HASH)}, {"auth_type": "basic"}),
@@ -255,7 +255,7 @@ PASSWORDS = [
         "1,001 users",
         annotated(NGINX, auth_type="basic", auth_secret="bad"),
         secret("bad", {"auth": users_of(1_001, CHEAP)}),
-        refused=INGRESS,
+        rejected=INGRESS,
     ),
 ]
 CASES = list(chain(MANY_WORDS, EXPRESSIONS, WRONG_NUMBERS, WEIGHTS, IN_SNIPPETS, REFERENCES, PASSWORDS))
@@ -311,6 +311,6 @@ async def test_all_of_them_at_once_leave_everything_else_served(world: World) ->
     with world.beside(*(one for case in cases for one in case.objects)):
         with trio.fail_after(60):
             outcome = await world.cycle()
-        assert set(outcome.held) == {ref for case in cases for ref in case.refused}
+        assert set(outcome.held) == {ref for case in cases for ref in case.rejected}
         with world.serving(outcome):
             world.check_good()

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.haproxy
 INGRESS, ROUTE, SERVICE = "Ingress default/evil", "HTTPRoute web/evil", "Service default/evil"
 
 
-def case(number: int, name: str, *objects: Resource, refused: str = "", warnings: tuple[str, ...] = ()) -> Case:
-    return Case(number=number, name=name, objects=objects, refused=(refused,) if refused else (), warnings=warnings)
+def case(number: int, name: str, *objects: Resource, rejected: str = "", warnings: tuple[str, ...] = ()) -> Case:
+    return Case(number=number, name=name, objects=objects, rejected=(rejected,) if rejected else (), warnings=warnings)
 
 
 def alike(name: str, *rules: dict[str, object], age: int = 2, **more: object) -> Resource:
@@ -63,7 +63,7 @@ HOSTS = {
 ODD_HOSTS = list(
     chain.from_iterable(
         (
-            case(14, name, evil(host=host), refused=INGRESS if is_rejected else ""),
+            case(14, name, evil(host=host), rejected=INGRESS if is_rejected else ""),
             case(14, f"{name} of TLS", evil(tls=[{"hosts": [host]}])),
             # The API server rejects such routes; one that exists nevertheless matches no request.
             case(14, f"{name} of a route", evil_route(hostnames=[host])),
@@ -90,10 +90,10 @@ MISSING = [
         16,
         "resource",
         evil({"path": "/", "pathType": "Prefix", "backend": {"resource": {"kind": "Bucket", "name": "b"}}}),
-        refused=INGRESS,
+        rejected=INGRESS,
     ),
     *(
-        case(16, f"ExternalName {name}", *outside(name), refused=SERVICE, warnings=("ServiceNotSupported",))
+        case(16, f"ExternalName {name}", *outside(name), rejected=SERVICE, warnings=("ServiceNotSupported",))
         for name in ("localhost", "127.0.0.1", "169.254.169.254", "metadata.google.internal", "no.such.host", "a b")
     ),
 ]
@@ -118,7 +118,7 @@ ENDPOINTS = [
     case(17, "not ready", *behind(slice_of("10.0.0.1", ready=False)), warnings=("NoEndpoints",)),
     case(17, "names", *behind(slice_of("a.example.com", family="FQDN")), warnings=("NoEndpoints",)),
     *(
-        case(17, f"address {address!r}", *behind(slice_of("10.0.0.1", address)), refused=SERVICE)
+        case(17, f"address {address!r}", *behind(slice_of("10.0.0.1", address)), rejected=SERVICE)
         for address in ("10.0.0.1 check", "10.0.0.1\n    server x 10.0.0.2:80", "unix@/run/x", "$HOME", "fe80::1%eth0",
                         "10.0.0.1|80", "010.0.0.1", "localhost", "\u0661\u0660.0.0.1")
     ),

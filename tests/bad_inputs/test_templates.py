@@ -67,10 +67,10 @@ OF_ONE = {
 async def test_24_what_never_ends_is_ended_and_the_deployed_configuration_stays(fault: str) -> None:
     bench = Bench(find_haproxy(), GOOD + fault + "\n", **LIMITS, **WATCHED)
 
-    with trio.fail_after(30), pytest.raises(RejectedError) as refused:
+    with trio.fail_after(30), pytest.raises(RejectedError) as rejected:
         await bench.run()
 
-    assert refused.value.problems
+    assert rejected.value.problems
 
 
 @pytest.mark.parametrize("fault", [pytest.param(text, id=name) for name, text in OF_ONE.items()])
@@ -105,8 +105,8 @@ PLACES = {
 @pytest.mark.parametrize("text", JINJA)
 async def test_24_text_of_an_object_is_never_a_template(world: World, where: str, text: str) -> None:
     resource = PLACES[where](text)
-    refused = () if where == "host of a route" else ("Ingress default/evil",)
-    case = Case(number=24, name=where, objects=(resource,), refused=refused)
+    rejected = () if where == "host of a route" else ("Ingress default/evil",)
+    case = Case(number=24, name=where, objects=(resource,), rejected=rejected)
 
     outcome = await world.check(case)
 

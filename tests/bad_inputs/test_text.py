@@ -43,16 +43,16 @@ def of_breaks(name: str, char: str) -> list[Case]:
     }
     route = filtered("RequestHeaderModifier", "requestHeaderModifier", modifier(value))
     return [
-        Case(number=1, name=f"{name} in {place}", objects=(one,), refused=(INGRESS,))
+        Case(number=1, name=f"{name} in {place}", objects=(one,), rejected=(INGRESS,))
         for place, one in ingresses.items()
     ] + [
         # U+2028 ends no line, neither of a map nor of a message.
-        Case(number=1, name=f"{name} in a filter", objects=(route,), refused=() if char == "\u2028" else (ROUTE,))
+        Case(number=1, name=f"{name} in a filter", objects=(route,), rejected=() if char == "\u2028" else (ROUTE,))
     ]
 
 
 def of_words(name: str, value: str) -> list[Case]:
-    refused = {
+    rejected = {
         "realm": annotated(NGINX, auth_type="basic", auth_secret="users", auth_realm=value),
         "cookie": annotated(NGINX, affinity="cookie", session_cookie_name=value),
         "origin": annotated(NGINX, enable_cors="true", cors_allow_origin=value),
@@ -73,9 +73,9 @@ def of_words(name: str, value: str) -> list[Case]:
     lenient = {("realm", "quote"), ("realm", "hash")}
     return [
         Case(
-            number=2, name=f"{name} in {place}", objects=(one,), refused=() if (place, name) in lenient else (INGRESS,)
+            number=2, name=f"{name} in {place}", objects=(one,), rejected=() if (place, name) in lenient else (INGRESS,)
         )
-        for place, one in refused.items()
+        for place, one in rejected.items()
         if (place, name) != ("cookie", "quote")
     ] + [
         *(Case(number=2, name=f"{name} in {place}", objects=(one,)) for place, one in literal.items()),
@@ -88,7 +88,7 @@ def of_words(name: str, value: str) -> list[Case]:
 
 
 def of_formats(number: int, name: str, value: str) -> list[Case]:
-    refused = {
+    rejected = {
         "redirect": annotated(NGINX, temporal_redirect="https://a.example.com/" + value),
         "path": annotated(JCM, app_root="/" + value),
     }
@@ -102,22 +102,22 @@ def of_formats(number: int, name: str, value: str) -> list[Case]:
     lenient = {("redirect", "lone"), ("redirect", "percent"), ("redirect", "tag")}
     # In the controller of its author this would be an expression: it is rejected instead of sent literally.
     if "%[" in value:
-        refused["header"] = literal.pop("header")
+        rejected["header"] = literal.pop("header")
     return [
         Case(
             number=number,
             name=f"{name} in {place}",
             objects=(one,),
-            refused=() if (place, name) in lenient else (INGRESS,),
+            rejected=() if (place, name) in lenient else (INGRESS,),
         )
-        for place, one in refused.items()
+        for place, one in rejected.items()
     ] + [Case(number=number, name=f"{name} in {place}", objects=(one,)) for place, one in literal.items()]
 
 
 def of_controls(name: str, char: str) -> list[Case]:
     found = [
-        Case(number=5, name=f"{name} in a path", objects=(evil(path(f"/a{char}b", "good")),), refused=(INGRESS,)),
-        Case(number=5, name=f"{name} in a host", objects=(evil(host=f"a{char}b.example.com"),), refused=(INGRESS,)),
+        Case(number=5, name=f"{name} in a path", objects=(evil(path(f"/a{char}b", "good")),), rejected=(INGRESS,)),
+        Case(number=5, name=f"{name} in a host", objects=(evil(host=f"a{char}b.example.com"),), rejected=(INGRESS,)),
     ]
     if char not in ("\ufeff", "\ud800"):
         found.append(
@@ -125,7 +125,7 @@ def of_controls(name: str, char: str) -> list[Case]:
                 number=5,
                 name=f"{name} in a filter",
                 objects=(filtered("RequestHeaderModifier", "requestHeaderModifier", modifier(f"a{char}b")),),
-                refused=(ROUTE,),
+                rejected=(ROUTE,),
             )
         )
     return found
@@ -147,7 +147,7 @@ SECRETS = [
             annotated(NGINX, auth_type="basic", auth_secret="bad"),
             secret("bad", {"auth": data}),
         ),
-        refused=(INGRESS,),
+        rejected=(INGRESS,),
         hidden=HASH[:-1] + "X",
     )
     for name, data in PASSWORDS.items()
@@ -165,7 +165,7 @@ PATHS = {
     "query": "/a?b",
 }
 ODD_PATHS = [
-    Case(number=6, name=f"{name}, {kind}", objects=(evil(path(where, "good", kind=kind)),), refused=(INGRESS,))
+    Case(number=6, name=f"{name}, {kind}", objects=(evil(path(where, "good", kind=kind)),), rejected=(INGRESS,))
     for name, where in PATHS.items()
     for kind in ("Prefix", "Exact")
 ] + [
@@ -174,7 +174,7 @@ ODD_PATHS = [
         name=f"{name} in a route",
         objects=(evil_route(route_rule(matches=[{"path": {"type": "Exact", "value": where}}])),),
         # These two are characters of a path to the Gateway API, and mean nothing in its maps.
-        refused=() if name in ("encoded slash", "separator of keys") else (ROUTE,),
+        rejected=() if name in ("encoded slash", "separator of keys") else (ROUTE,),
         warnings=("FieldWithoutEffect",) if name == "encoded slash" else (),
     )
     for name, where in PATHS.items()
@@ -182,9 +182,9 @@ ODD_PATHS = [
 LONG = "b" * 4096
 SIZES = [
     Case(number=7, name="path of 100 kB", objects=(evil(path("/" + "a" * 100_000, "good")),)),
-    Case(number=7, name="host of 300", objects=(evil(host=".".join(["a" * 50] * 6)),), refused=(INGRESS,)),
+    Case(number=7, name="host of 300", objects=(evil(host=".".join(["a" * 50] * 6)),), rejected=(INGRESS,)),
     Case(number=7, name="host of 253", objects=(evil(host=".".join(["a" * 50] * 4 + ["b" * 49])),)),
-    Case(number=7, name="label of 64", objects=(evil(host="a" * 64 + ".test"),), refused=(INGRESS,)),
+    Case(number=7, name="label of 64", objects=(evil(host="a" * 64 + ".test"),), rejected=(INGRESS,)),
     Case(number=7, name="header of 4096", objects=(annotated(JCM, headers=f"X-A: {LONG}"),)),
     Case(
         number=7,
@@ -201,13 +201,13 @@ SIZES = [
                 {"set": [{"name": f"x-{number}", "value": LONG} for number in range(16)]},
             ),
         ),
-        refused=(ROUTE,),
+        rejected=(ROUTE,),
     ),
     Case(
         number=7,
         name="regular expression of 100 kB",
         objects=(evil_route(route_rule(matches=[{"path": {"type": "RegularExpression", "value": "a" * 100_000}}])),),
-        refused=(ROUTE,),
+        rejected=(ROUTE,),
     ),
 ]
 CASES = [

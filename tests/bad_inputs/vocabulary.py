@@ -51,7 +51,7 @@ def expressions() -> frozenset[str]:
 def foreign_syntax(text: str) -> list[str]:
     """Return what in the configuration *text* no template has written: sections, keywords, fetches, references.
 
-    The parser refuses what could be read in more ways than one.
+    The parser rejects what could be read in more ways than one.
     """
     config: Config = parse_config(text, source="haproxy.cfg", cache=_PARSED)
     return [complaint for section in config.sections for complaint in _complaints(section.text)]

@@ -60,7 +60,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """In the list of bad inputs; see docs/bad-inputs.md."""
     name: str
     objects: tuple[Resource, ...]
-    refused: tuple[str, ...] = ()
+    rejected: tuple[str, ...] = ()
     """What is quarantined, such as `Ingress default/evil`; nothing else may be."""
     warnings: tuple[str, ...] = ()
     """Expected reasons of warnings to owners."""
@@ -81,9 +81,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(
             self,
             objects=tuple(map(renamed, self.objects)),
-            refused=tuple(
+            rejected=tuple(
                 f"{ref}-{number}" if ref in ("Ingress default/evil", "HTTPRoute web/evil") else ref
-                for ref in self.refused
+                for ref in self.rejected
             ),
         )
 
@@ -204,8 +204,8 @@ class World:
 
     def check_outcome(self, outcome: Outcome, cases: tuple[Case, ...]) -> None:
         """Check the rejected objects, that the rest is served, and that data wrote no syntax into the output."""
-        refused = sorted(ref for case in cases for ref in case.refused)
-        assert sorted(outcome.held) == refused, outcome.held
+        rejected = sorted(ref for case in cases for ref in case.rejected)
+        assert sorted(outcome.held) == rejected, outcome.held
         assert foreign_syntax(outcome.text) == []
         lines = set(outcome.text.splitlines())
         assert set(self.baseline.text.splitlines()) <= lines

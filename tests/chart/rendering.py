@@ -29,7 +29,7 @@ Settings = Mapping[str, Any]
 
 
 class RenderError(Exception):
-    """helm refuses; the text is what it says."""
+    """helm rejects; the text is what it says."""
 
 
 class Helm:

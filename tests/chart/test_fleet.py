@@ -42,7 +42,7 @@ async def test_an_installed_fleet_serves_is_evicted_from_one_by_one_and_goes_wit
 ) -> None:
     host = fresh(namespace)
     objects = [deployment("echo", 1), service("echo"), ingress(namespace, "shop", host["host"], "echo")]
-    objects += [OUTSIDE, ingress(namespace, "refused", "refused.test", "outside")]
+    objects += [OUTSIDE, ingress(namespace, "rejected", "rejected.test", "outside")]
     settings = {
         **settings_of(namespace),
         "haproxy__kind": "fleet",

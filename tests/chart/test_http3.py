@@ -32,13 +32,13 @@ async def test_the_port_comes_first(cluster: Cluster, helm: Helm, namespace: str
     settings = {**without, "config__templating__extraContext": {"http3": True}}
     with trio.fail_after(LIMIT):
         async with installed(cluster, helm, namespace, without):
-            refused = await upgrade(cluster, helm, namespace, settings)
+            rejected = await upgrade(cluster, helm, namespace, settings)
             ports = await ports_of(cluster, path)
-            advice = re.search(r"--patch '(.*)'", refused.errors.decode())
-            assert advice, refused.errors
+            advice = re.search(r"--patch '(.*)'", rejected.errors.decode())
+            assert advice, rejected.errors
             await cluster.api.patch(path, json.loads(advice[1]), JSON_PATCH)
             done = await upgrade(cluster, helm, namespace, settings)
             more = await ports_of(cluster, path)
 
-    assert (refused.status != 0, ports) == (True, tcp)
+    assert (rejected.status != 0, ports) == (True, tcp)
     assert (done.status, done.errors, more) == (0, b"", tcp | {("http3", "UDP", 443, 8443)})

@@ -157,12 +157,12 @@ def test_the_image_for_agents_runs_an_agent_and_no_controller(image: BuiltImage)
     serve = "haptic-trio serve --manifests /tmp 2>&1; echo code $?"
     with image.container("agent") as container:
         usage = container.run("haptic-trio", "agent", "--help")
-        refused = container.run("sh", "-c", serve)
+        rejected = container.run("sh", "-c", serve)
 
     assert usage.startswith("Usage: haptic-trio agent")
-    assert refused.endswith("code 2\n")
-    assert "the Python package watchfiles is not installed" in refused
-    assert "Traceback" not in refused
+    assert rejected.endswith("code 2\n")
+    assert "the Python package watchfiles is not installed" in rejected
+    assert "Traceback" not in rejected
 
 
 @pytest.mark.parametrize(("target", "name"), [("controller", "run"), ("agent", "agent")])

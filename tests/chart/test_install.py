@@ -168,8 +168,8 @@ async def test_an_installed_chart_serves_an_ingress_with_no_right_missing(
     path = f"/apis/networking.k8s.io/v1/namespaces/{namespace}/ingresses/shop"
     settings = {**settings_of(namespace), **webhook_settings(namespace)}
     with trio.fail_after(LIMIT):
-        # Before there is a webhook that would refuse it.
-        await cluster.apply([OUTSIDE, ingress(namespace, "refused", "refused.test", "outside")], namespace)
+        # Before there is a webhook that would reject it.
+        await cluster.apply([OUTSIDE, ingress(namespace, "rejected", "rejected.test", "outside")], namespace)
         await cluster.apply([who_may_ask(cluster)], namespace)
         async with installed(cluster, helm, namespace, settings):
             await cluster.apply(objects, namespace)
@@ -282,7 +282,7 @@ async def test_without_the_right_to_write_events_a_controller_serves_and_reports
 ) -> None:
     with trio.fail_after(LIMIT):
         async with applied(cluster, with_one_rule_less(helm, namespace, rule), namespace):
-            await cluster.apply([OUTSIDE, ingress(namespace, "refused", "refused.test", "outside")], namespace)
+            await cluster.apply([OUTSIDE, ingress(namespace, "rejected", "rejected.test", "outside")], namespace)
             complaints = await until(lambda: complaints_of(cluster, namespace))
             await cluster.wait_pods(namespace, HAPROXIES, 2)
 

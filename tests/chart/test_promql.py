@@ -1,4 +1,4 @@
-"""The check of expressions finds what Prometheus would refuse."""
+"""The check of expressions finds what Prometheus would reject."""
 
 import pytest
 

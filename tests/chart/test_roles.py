@@ -144,7 +144,7 @@ async def test_without_a_rule_or_one_of_its_verbs_something_is_denied(
 
 async def test_the_role_allows_nothing_beside_that(cluster: Cluster, helm: Helm, namespace: str) -> None:
     rights = Rights(cluster, helm.render(namespace=namespace), namespace)
-    refused = [
+    rejected = [
         *[Operation(verb, "/secrets", namespace) for verb in ("get", "create", "update", "patch", "delete")],
         *[Operation(verb, "/configmaps", namespace) for verb in ("list", "watch", "create")],
         *[Operation(verb, "/configmaps", namespace, NAME) for verb in ("get", "update", "patch", "delete")],
@@ -161,7 +161,7 @@ async def test_the_role_allows_nothing_beside_that(cluster: Cluster, helm: Helm,
     ]
     with trio.fail_after(LIMIT):
         await rights.grant()
-        assert await denied(cluster, rights.account, refused) == refused
+        assert await denied(cluster, rights.account, rejected) == rejected
 
 
 async def test_a_controller_of_some_namespaces_sees_no_other_one(cluster: Cluster, helm: Helm, namespace: str) -> None:

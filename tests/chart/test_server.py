@@ -88,9 +88,9 @@ async def test_only_privileged_namespaces_accept_ports_of_nodes_and_only_haproxy
     haproxy = find(objects, "DaemonSet")
     with trio.fail_after(LIMIT):
         for standard in ("restricted", "baseline"):
-            refused = await create_under(cluster, namespace, standard, haproxy)
-            assert refused.status_code == 403
-            assert reason in refused.text
+            rejected = await create_under(cluster, namespace, standard, haproxy)
+            assert rejected.status_code == 403
+            assert reason in rejected.text
         assert (await create_under(cluster, namespace, "privileged", haproxy)).status_code == 201
         controller = await create_under(cluster, namespace, "restricted", find(objects, "Deployment"))
         assert controller.status_code == 201, controller.text

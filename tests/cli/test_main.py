@@ -43,7 +43,7 @@ def test_every_subcommand_has_help(verb: str) -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize("verb", ["validate", "test", "serve", "diff"])
-def test_unsupported_haproxy_is_refused_by_every_verb_that_runs_it(
+def test_unsupported_haproxy_is_rejected_by_every_verb_that_runs_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, manifests: Path, verb: str
 ) -> None:
     old = tmp_path / "haproxy"

@@ -1,4 +1,4 @@
-"""The API server refuses a token, or a kind: what is known goes on being served, and nothing less is deployed."""
+"""The API server rejects a token, or a kind: what is known goes on being served, and nothing less is deployed."""
 
 import signal
 from pathlib import Path

@@ -32,7 +32,7 @@ BUSY = 0.75
 
 
 def reported(answer: httpx.Response) -> str:
-    """Return what the API server says of a refusal."""
+    """Return what the API server says of a rejection."""
     return str(answer.json()["message"])
 
 
@@ -41,7 +41,7 @@ async def test_api_server_rejects_invalid_objects_in_time_and_accepts_all_withou
 ) -> None:
     with trio.fail_after(LIMIT):
         async with reviewed(cluster, namespace, tmp_path, many=MANY) as found:
-            await see_refusals(found)
+            await see_rejections(found)
             await see_configurations(found)
             await see_strangers(found)
             await see_times(found)
@@ -49,8 +49,8 @@ async def test_api_server_rejects_invalid_objects_in_time_and_accepts_all_withou
             await see_another_certificate(found)
 
 
-async def see_refusals(found: Reviewed) -> None:
-    """What could not be served is refused in words, and everything else passes."""
+async def see_rejections(found: Reviewed) -> None:
+    """What could not be served is rejected in words, and everything else passes."""
     site = found.site
     answer = await found.create(found.broken("broken"), keep=True)
     assert answer.status_code == REJECTED
@@ -70,7 +70,7 @@ async def see_refusals(found: Reviewed) -> None:
 
 
 async def see_configurations(found: Reviewed) -> None:
-    """What would not become the configuration is refused, with the place, and what would passes."""
+    """What would not become the configuration is rejected, with the place, and what would passes."""
     site = found.site
     config = json.loads(site.config_map()["data"]["config"])
     broken = await found.configure(json.dumps({**config, "reconcilers": {}}, indent=1))
@@ -109,13 +109,13 @@ async def see_times(found: Reviewed) -> None:
     """No client waits long for a review."""
     good, bad = samples_of(found, SAMPLES)
     accepted = await measure(found, good, 201)
-    refused = await measure(found, bad, REJECTED)
-    print(f"accepted: {accepted}\nrefused: {refused}")  # noqa: T201
+    rejected = await measure(found, bad, REJECTED)
+    print(f"accepted: {accepted}\nrejected: {rejected}")  # noqa: T201
 
-    assert max(accepted.median, refused.median) <= SLOWEST
+    assert max(accepted.median, rejected.median) <= SLOWEST
     # One in a hundred measures the load of the machine, not the webhook.
     if os.getloadavg()[0] <= BUSY * (os.cpu_count() or 1):
-        assert max(accepted.slowest, refused.slowest) <= SLOWEST
+        assert max(accepted.slowest, rejected.slowest) <= SLOWEST
 
 
 async def see_absence(found: Reviewed) -> None:

@@ -55,10 +55,10 @@ def test_a_problem_finds_its_place_in_the_file_or_in_what_is_below_it() -> None:
 
 
 def test_all_problems_of_a_file_come_with_their_lines() -> None:
-    with pytest.raises(ConfigInvalidError) as refused:
+    with pytest.raises(ConfigInvalidError) as rejected:
         read(TESTS.replace("text: a", "text: a, section: x, target: y").replace("frontend extra", "{% broken"))
 
-    assert [(problem.source, problem.line) for problem in refused.value.problems] == [
+    assert [(problem.source, problem.line) for problem in rejected.value.problems] == [
         ("tests.yaml", 7),
         ("frontends-extra", 1),
     ]

@@ -135,8 +135,8 @@ async def test_the_oldest_ingress_wins_a_path_and_the_other_gets_a_warning(clust
 
 async def test_resource_backends_are_rejected_with_an_event(cluster: Cluster, site: IngressSite) -> None:
     bucket = {"resource": {"apiGroup": "example.com", "kind": "Bucket", "name": "files"}}
-    refused = ingress(site.namespace, "bucket", {"fine.test": {("Prefix", "/"): "root"}}, defaultBackend=bucket)
-    await cluster.apply([refused], site.namespace)
+    rejected = ingress(site.namespace, "bucket", {"fine.test": {("Prefix", "/"): "root"}}, defaultBackend=bucket)
+    await cluster.apply([rejected], site.namespace)
 
     assert "resource backends are not supported" in await _wait_note(cluster, site, "bucket", "Quarantined")
     # The paths of a rejected Ingress are closed as a whole.

@@ -15,7 +15,7 @@ from haptic_trio.dataplane.agent.endpoint import RemoteAgent
 from haptic_trio.dataplane.agent.messages import ErrorCode
 from haptic_trio.dataplane.agent.tls import RenewedContext, TlsFiles, TlsFilesError
 from haptic_trio.dataplane.endpoint import EndpointError, EndpointUnreachableError
-from tests.support.components.agents import Authority, Serving, refused, serving
+from tests.support.components.agents import Authority, Serving, rejected, serving
 from tests.support.components.endpoints import MemoryEndpoint
 from tests.support.processes.haproxy import answering
 
@@ -81,7 +81,7 @@ async def test_only_allowed_names_are_served_and_others_get_the_reason(tmp_path:
         async with served.http(served.authority.issue("mallory")) as http:
             response = await http.get("/v1/status")
             assert response.status_code == 403
-            assert refused(response).code is ErrorCode.CLIENT_NOT_ALLOWED
+            assert rejected(response).code is ErrorCode.CLIENT_NOT_ALLOWED
 
 
 async def test_an_agent_with_a_certificate_for_another_host_is_not_trusted(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ async def test_a_connection_of_a_former_authority_is_no_longer_served(tmp_path: 
         Authority(tmp_path / "other").replace(served.authority.path)
         response = await http.get("/v1/status")
         assert response.status_code == 421
-        assert refused(response).code is ErrorCode.TRUST_CHANGED
+        assert rejected(response).code is ErrorCode.TRUST_CHANGED
 
 
 async def test_half_a_rotation_leaves_the_former_certificates_in_use(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_something_else_is_not_taken_for_haproxy() -> None:
 
 
 @pytest.mark.haproxy
-def test_too_old_binary_is_refused_with_the_oldest_supported_version(tmp_path: Path, haproxy_binary: Path) -> None:
+def test_too_old_binary_is_rejected_with_the_oldest_supported_version(tmp_path: Path, haproxy_binary: Path) -> None:
     old = tmp_path / "haproxy"
     old.write_text('#!/bin/sh\necho "HAProxy version 2.4.0 2021/05/14 - https://haproxy.org/"\n')
     old.chmod(0o755)

@@ -23,9 +23,9 @@ REASON = "backend app: directive 'timeout' added"
 class Recorder:
     """An agent, and what it received; a test can make it reject the load of a generation."""
 
-    def __init__(self, agent: LocalAgent, *, refuses: Generation | None = None) -> None:
+    def __init__(self, agent: LocalAgent, *, rejects: Generation | None = None) -> None:
         self._agent = agent
-        self._refuses = refuses
+        self._rejects = rejects
         self.reported: list[str] = []
         self.name, self.describe, self.fetch_running = agent.name, agent.describe, agent.fetch_running
         self.repair, self.observe = agent.repair, agent.observe
@@ -36,7 +36,7 @@ class Recorder:
 
     async def activate(self, generation: Generation) -> None:
         self.reported.append("activate")
-        if generation is self._refuses:
+        if generation is self._rejects:
             raise DeploymentRejectedError(self.name, "no room")
         await self._agent.activate(generation)
 
@@ -91,7 +91,7 @@ async def test_a_reload_that_is_rejected_takes_the_runtime_part_back(
             await sync_endpoint(agent, former)
             more = f"{STRUCTURE}listen other\n    bind 127.0.0.1:{taken.getsockname()[1]}\n"
             desired = site(port, [two], more=more, entries="x.example app\n")
-            recorder = Recorder(agent, refuses=desired if rejection == "by the endpoint" else None)
+            recorder = Recorder(agent, rejects=desired if rejection == "by the endpoint" else None)
 
             with pytest.raises(DeploymentRejectedError):
                 await sync_endpoint(recorder, desired)

@@ -25,7 +25,7 @@ def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def apply(stored: GenerationFiles, desired: Generation, *, taken: bool = True) -> None:
-    """Note a change as a process takes it, or refuses it."""
+    """Note a change as a process takes it, or rejects it."""
     running = stored.read_running()
     assert running is not None
     stored.record_patch(make_delta(running, desired))

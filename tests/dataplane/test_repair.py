@@ -200,18 +200,18 @@ async def test_what_an_earlier_controller_has_left_over_is_deleted_once_it_can_b
 class FakeRuntime(RuntimeClient):
     """A worker with scripted state that rejects scripted commands."""
 
-    def __init__(self, *answers: str, refuses: bool = False) -> None:
+    def __init__(self, *answers: str, rejects: bool = False) -> None:
         super().__init__(Path("admin.sock"), endpoint="fake-1")
         self.answers = list(answers)
         self.reported: list[Operation] = []
-        self._refuses = refuses
+        self._rejects = rejects
 
     async def read(self, questions: Sequence[str], *, worker: int) -> list[str]:
         assert len(questions) == len(self.answers)
         return self.answers
 
     async def apply(self, operations: Sequence[Operation], *, worker: int, patient: bool = True) -> tuple[Removal, ...]:
-        if self._refuses:
+        if self._rejects:
             raise PatchRejectedError("fake-1", "no such server")
         self.reported += operations
         return ()
@@ -241,7 +241,7 @@ async def test_difference_that_remains_after_a_reload_is_reported_only_once() ->
 
 async def test_a_repair_that_is_rejected_is_a_reason_to_reload() -> None:
     runtime = FakeRuntime(
-        f"{STATE}app a 127.0.0.9 1 1 1 0 2\napp b 127.0.0.2 1 1 1 0 2\n", "# name\napp\n", refuses=True
+        f"{STATE}app a 127.0.0.9 1 1 1 0 2\napp b 127.0.0.2 1 1 1 0 2\n", "# name\napp\n", rejects=True
     )
     report = await WorkerState("fake-1").repair(runtime, build_generation(HASHED), worker=1, capabilities=LTS)
     assert report == DriftReport(found={"server": 1}, reasons=("repair rejected: fake-1: no such server",))

@@ -133,11 +133,11 @@ async def test_pod_whose_agent_comes_later_is_published_then(rig: Rig) -> None:
     rig.cluster.put(make_pod("a"))
     tried = trio.Event()
 
-    async def refuse(_stream: trio.SocketStream) -> None:
+    async def reject(_stream: trio.SocketStream) -> None:
         tried.set()
 
     async with trio.open_nursery() as nursery:
-        await nursery.start(partial(trio.serve_tcp, refuse, rig.port, host="127.0.0.1"))
+        await nursery.start(partial(trio.serve_tcp, reject, rig.port, host="127.0.0.1"))
         rig.aim()
         with trio.fail_after(20):
             await tried.wait()

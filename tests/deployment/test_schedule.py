@@ -352,7 +352,7 @@ STEPS = st.lists(
         st.just("structure"),
         st.just("validate newest"),
         st.just("validate older"),
-        st.just("refuse"),
+        st.just("reject"),
         st.sampled_from(["a", "b", "ab", "abc"]),
         st.floats(0, 7),
     ),
@@ -378,7 +378,7 @@ def test_data_is_always_the_newest_and_reloads_keep_their_distance(
                 world.validate(*history[-1])
             case "validate older":
                 world.validate(*history[-2:][0])
-            case "refuse":
+            case "reject":
                 world.report(ValidationFailed(correlation="x", reason=Reason.CHANGED, phase="check", problems=()))
             case str():
                 world.discover(step)

@@ -32,7 +32,7 @@ def validated(name: str, reason: Reason = Reason.CHANGED) -> ConfigValidated:
     return ConfigValidated(correlation=name, reason=reason, generation=generation(name), phases=Phases())
 
 
-def refused(reason: Reason) -> ValidationFailed:
+def rejected(reason: Reason) -> ValidationFailed:
     return ValidationFailed(correlation="x", reason=reason, phase="check", problems=())
 
 
@@ -60,7 +60,7 @@ class Rig:
     def __init__(self) -> None:
         self.prepared = Latest[ConfigPrepared]()
         self.validated = Latest[ConfigValidated]()
-        self.refused = Latest[ValidationFailed]()
+        self.rejected = Latest[ValidationFailed]()
         self.endpoints = Latest[EndpointsDiscovered]()
         self.completed = Latest[DeploymentCompleted]()
         self._deployments_in, self.deployments = trio.open_memory_channel[DeploymentScheduled](0)
@@ -71,7 +71,7 @@ class Rig:
                 run_scheduler,
                 self.prepared,
                 self.validated,
-                self.refused,
+                self.rejected,
                 self.endpoints,
                 self.completed,
                 self._deployments_in,
@@ -190,9 +190,9 @@ async def test_invalid_configuration_at_a_drift_check_deploys_the_last_valid_one
     await rig.next()
     await rig.complete()
 
-    rig.refused.put(refused(Reason.CHANGED))
+    rig.rejected.put(rejected(Reason.CHANGED))
     assert await rig.nothing_within(60)
-    rig.refused.put(refused(Reason.DRIFT))
+    rig.rejected.put(rejected(Reason.DRIFT))
 
     assert (await rig.next())[:3] == ("good", "drift", ["one", "two"])
 
@@ -202,7 +202,7 @@ async def test_rejection_before_any_valid_configuration_deploys_nothing(
 ) -> None:
     await rig.start(nursery)
 
-    rig.refused.put(refused(Reason.DRIFT))
+    rig.rejected.put(rejected(Reason.DRIFT))
 
     assert await rig.nothing_within(60)
 
@@ -289,7 +289,7 @@ def test_newest_configuration_is_scheduled_for_every_endpoint_within_the_interva
                 newest = f"v{number}"
                 schedule.take(validated(newest), now)
             case "drift":
-                schedule.take(refused(Reason.DRIFT), now)
+                schedule.take(rejected(Reason.DRIFT), now)
             case "complete":
                 schedule.take(DeploymentCompleted(correlation="", generation="", results=(), failed=(), seconds=0), now)
             case _:

@@ -80,7 +80,7 @@ def test_a_route_that_is_not_as_it_should_be_says_why(
     assert route.reason.startswith(reason) if reason else not route.reason
 
 
-def test_the_trouble_of_one_path_is_not_that_of_another() -> None:
+def test_a_problem_of_one_path_is_not_that_of_another() -> None:
     routes = listed(*web(), ingress("i", rule("a.test", path("/a", "web"), path("/b", "gone"))))
 
     assert routes["a.test", "/a", "i"].state is RouteState.SERVING

@@ -250,8 +250,8 @@ async def test_console_answers_to_its_own_names_alone(site: Site, haproxy_binary
             answer = await answer_of(url, path, f"evil.example:{port}")
             assert answer.startswith("HTTP/1.1 421"), path
         origin = f"Origin: http://evil.example:{port}"
-        refused = await answer_of(url, "/console/stream", f"evil.example:{port}", origin, *upgrade)
-        assert refused.startswith("HTTP/1.1 403")
+        rejected = await answer_of(url, "/console/stream", f"evil.example:{port}", origin, *upgrade)
+        assert rejected.startswith("HTTP/1.1 403")
         # Probes and scrapers may use any host name.
         assert (await answer_of(url, "/healthz", "haptic.monitoring.svc")).startswith("HTTP/1.1 200")
 

@@ -87,8 +87,8 @@ async def test_resources_are_for_those_with_the_token_and_a_known_host(site: Sit
             # A token in the address would be in logs.
             assert (await answer_of(url, f"{path}?token={token}", "localhost")).startswith("HTTP/1.1 401")
             assert (await answer_of(url, path, "evil.example", bearer)).startswith("HTTP/1.1 421")
-            refused = await answer_of(url, path, "localhost", bearer, "Origin: http://evil.example")
-            assert refused.startswith("HTTP/1.1 403")
+            rejected = await answer_of(url, path, "localhost", bearer, "Origin: http://evil.example")
+            assert rejected.startswith("HTTP/1.1 403")
             assert (await client.post(f"/{resource}")).status_code == 405
 
 

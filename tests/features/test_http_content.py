@@ -80,9 +80,9 @@ async def test_bad_list_is_rejected_and_reported_once_and_the_former_one_stays(
     async with denying(site, haproxy_binary, Page(body=b"127.0.0.0/8\n")) as (web, running):
         await running.answers(site, "web.localhost", 403)
         web.text("/deny.txt", "<html>this is no list</html>\n")
-        refused = await running.wait(HttpContentRejected)
-        assert refused.has_former
-        assert "map_key" in refused.problem.message
+        rejected = await running.wait(HttpContentRejected)
+        assert rejected.has_former
+        assert "map_key" in rejected.problem.message
         # It is looked at again and again, and stays the same.
         await web.wait_asked(len(web.asked) + 4)
         await running.quiet()
@@ -107,8 +107,8 @@ async def test_content_that_haproxy_alone_rejects_is_taken_back(site: Site, hapr
             await running.serves(site, "web.localhost", "one")
             web.text("/network", "192.0.2.0/99")
 
-            refused = await running.wait(HttpContentRejected)
-            assert refused.url.endswith("/network")
+            rejected = await running.wait(HttpContentRejected)
+            assert rejected.url.endswith("/network")
             await running.quiet()
             assert await site.get("web.localhost") == (200, "one")
             web.text("/network", "127.0.0.0/8")

@@ -219,7 +219,7 @@ async def test_template_fault_that_hits_every_object_takes_none_of_them_down(sit
         assert await site.get("a.localhost") == (200, "one")
 
 
-async def test_broken_dependency_is_bridged_and_mending_it_releases_the_object(
+async def test_broken_dependency_is_bridged_and_its_repair_releases_the_object(
     site: Site, haproxy_binary: Path
 ) -> None:
     async with backend("two") as two, serving_web(site, haproxy_binary) as running:

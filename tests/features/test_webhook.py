@@ -172,7 +172,7 @@ async def test_configuration_is_reviewed_with_its_tests_and_places_and_nothing_c
 ) -> None:
     missing = {"assertions": [{"type": "contains", "target": "haproxy.cfg", "pattern": "no such line"}]}
     # Only HAProxy knows that this is no regular expression.
-    refused_by_haproxy = {
+    rejected_by_haproxy = {
         "templateSnippets": {
             "backends-broken": {"template": "backend b\n    http-request deny if { path -m reg ([ }\n"}
         },
@@ -189,9 +189,9 @@ async def test_configuration_is_reviewed_with_its_tests_and_places_and_nothing_c
             good = await ask(reconciler={"debounceInterval": "30ms"})
             unknown = await ask(reconcilers={})
             failing = await ask(validationTests={"lines": missing})
-            unreadable = await ask(**refused_by_haproxy)
+            unreadable = await ask(**rejected_by_haproxy)
         async with reviewing(running, tmp_path, known=False) as server:
-            wanted = config_map(site, **refused_by_haproxy)
+            wanted = config_map(site, **rejected_by_haproxy)
             unasked = await server.ask(wanted, "UPDATE", config_map(site), CONFIG_MAPS)
         assert running.iteration is state
 

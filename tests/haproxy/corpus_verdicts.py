@@ -40,9 +40,9 @@ class Verdict(NamedTuple):
 
 
 class Disagreement(NamedTuple):
-    """A case that only one of the two refuses."""
+    """A case that only one of the two rejects."""
 
-    refused_by: str
+    rejected_by: str
     """`haproxy` or `us`."""
     reason: str
     name: str
@@ -79,7 +79,7 @@ def _first_problem(text: str, keywords: Keywords) -> str:
 
 @cache
 def _patterns() -> list[tuple[str, str, str]]:
-    """Return who refuses, why, and by which pattern that is recognised."""
+    """Return who rejects, why, and by which pattern that is recognised."""
     patterns = []
     who = why = ""
     for line in WHY.read_text().splitlines():
@@ -96,11 +96,11 @@ def explain(verdicts: Iterable[Verdict]) -> list[Disagreement]:
     for verdict in verdicts:
         if verdict.haproxy == verdict.parser:
             continue
-        refused_by = "us" if verdict.haproxy else "haproxy"
+        rejected_by = "us" if verdict.haproxy else "haproxy"
         text = f"{verdict.case.name} | {verdict.message}"
-        reasons = (why for who, why, pattern in _patterns() if who == refused_by and re.search(pattern, text))
+        reasons = (why for who, why, pattern in _patterns() if who == rejected_by and re.search(pattern, text))
         reason = next(reasons, UNEXPLAINED)
-        found.append(Disagreement(refused_by, reason, verdict.case.name))
+        found.append(Disagreement(rejected_by, reason, verdict.case.name))
     return found
 
 
@@ -112,14 +112,14 @@ def accepted_by_area(verdicts: Iterable[Verdict]) -> dict[str, int]:
 def read_disagreements() -> dict[str, set[Disagreement]]:
     """Return the listed disagreements by version."""
     listed: dict[str, set[Disagreement]] = {version: set() for version in VERSIONS}
-    refused_by = reason = ""
+    rejected_by = reason = ""
     for line in DISAGREEMENTS.read_text().splitlines():
         if line.startswith("== "):
-            refused_by, _, reason = line.removeprefix("== rejected only by ").partition(": ")
+            rejected_by, _, reason = line.removeprefix("== rejected only by ").partition(": ")
         elif line:
             versions, _, name = line.partition(" | ")
             for version in versions.split():
-                listed[version].add(Disagreement(refused_by, reason, name))
+                listed[version].add(Disagreement(rejected_by, reason, name))
     return listed
 
 
@@ -155,19 +155,19 @@ def _page_lines(
     yield from ["", "## Disagreements", ""]
     yield "| rejected only by | reason | " + " | ".join(VERSIONS) + " | for example |"
     yield "|---" * (3 + len(VERSIONS)) + "|"
-    for refused_by, reason in _reasons(listed):
+    for rejected_by, reason in _reasons(listed):
         names = {
-            version: sorted(one.name for one in found if (one.refused_by, one.reason) == (refused_by, reason))
+            version: sorted(one.name for one in found if (one.rejected_by, one.reason) == (rejected_by, reason))
             for version, found in listed.items()
         }
         example = next(one for found in reversed(names.values()) for one in found).replace("|", "\\|")
         counts = " | ".join(str(len(names[version])) for version in VERSIONS)
-        who = "HAProxy" if refused_by == "haproxy" else "the parser"
+        who = "HAProxy" if rejected_by == "haproxy" else "the parser"
         yield f"| {who} | {reason} | {counts} | `{example}` |"
 
 
 def _reasons(listed: Mapping[str, set[Disagreement]]) -> list[tuple[str, str]]:
-    present = {(one.refused_by, one.reason) for found in listed.values() for one in found}
+    present = {(one.rejected_by, one.reason) for found in listed.values() for one in found}
     ordered = [(who, why) for who, why, _ in _patterns()]
     return [*dict.fromkeys(one for one in ordered if one in present), *((w, r) for w, r in present if r == UNEXPLAINED)]
 
@@ -183,10 +183,10 @@ def main(versions: Sequence[str]) -> None:
         for one in explain(verdicts):
             found.setdefault(one, []).append(version)
     lines = []
-    for refused_by, reason in _reasons({version: set(found) for version in VERSIONS}):
-        lines.append(f"== rejected only by {refused_by}: {reason}")
+    for rejected_by, reason in _reasons({version: set(found) for version in VERSIONS}):
+        lines.append(f"== rejected only by {rejected_by}: {reason}")
         lines += sorted(
-            f"{' '.join(owners)} | {one.name}" for one, owners in found.items() if one[:2] == (refused_by, reason)
+            f"{' '.join(owners)} | {one.name}" for one, owners in found.items() if one[:2] == (rejected_by, reason)
         )
     DISAGREEMENTS.write_text("\n".join(lines) + "\n")
     areas = sorted({case.area for case in cases})

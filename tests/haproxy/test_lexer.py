@@ -242,27 +242,27 @@ def test_real_haproxy_expands_exactly_the_words_that_are_marked_as_raw(
 @settings(max_examples=BATCHES, suppress_health_check=list(HealthCheck))
 @given(texts=st.lists(lines | readable, min_size=60, max_size=60))
 def test_real_haproxy_rejects_the_lines_that_the_lexer_rejects(check_config: Check, texts: list[str]) -> None:
-    # What HAProxy drops silently we refuse on purpose.
-    _assert_all_refused(check_config, [text for text in texts if not re.search("\\\\x00|[\r\0\ud800-\udfff]", text)])
+    # What HAProxy drops silently we reject on purpose.
+    _assert_all_rejected(check_config, [text for text in texts if not re.search("\\\\x00|[\r\0\ud800-\udfff]", text)])
 
 
 @pytest.mark.haproxy
 def test_real_haproxy_rejects_the_same_generated_lines(check_config: Check) -> None:
     faulty = [line for line in _random_lines(600) if split_line(line).faults and not re.search(r"\\x00|\r", line)][:120]
-    _assert_all_refused(check_config, faulty)
+    _assert_all_rejected(check_config, faulty)
     assert len(faulty) == 120
 
 
-def _assert_all_refused(check_config: Check, texts: Sequence[str]) -> None:
+def _assert_all_rejected(check_config: Check, texts: Sequence[str]) -> None:
     faulty = [text for text in texts if split_line(text).faults]
-    refused: set[int] = set()
+    rejected: set[int] = set()
     # HAProxy gives up after fifty errors.
     for start in range(0, len(faulty), 40):
         text = "global\n" + "".join(f" description {line}\n" for line in faulty[start : start + 40])
         accepted, output = check_config(text)
         assert not accepted
-        refused |= {start + int(number) - 2 for number in re.findall(r"parsing \[haproxy\.cfg:(\d+)\]", output)}
-    assert [line for index, line in enumerate(faulty) if index not in refused] == []
+        rejected |= {start + int(number) - 2 for number in re.findall(r"parsing \[haproxy\.cfg:(\d+)\]", output)}
+    assert [line for index, line in enumerate(faulty) if index not in rejected] == []
 
 
 def _random_lines(count: int) -> list[str]:

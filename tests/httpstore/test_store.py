@@ -282,7 +282,7 @@ async def test_store_ends_when_it_is_cancelled_in_the_middle_of_a_fetch(autojump
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("take"), st.sampled_from("abc")),
-        st.tuples(st.sampled_from(["same", "fail", "accept", "refuse", "withhold", "give back"]), st.just("")),
+        st.tuples(st.sampled_from(["same", "fail", "accept", "reject", "withhold", "give back"]), st.just("")),
     ),
     max_size=30,
 )
@@ -294,7 +294,7 @@ def test_whatever_happens_what_was_accepted_stays_and_what_was_rejected_is_not_o
 ) -> None:
     entry = Entry(request_of(URL, interval=60), jitter=lambda: 0.0)
     accepted, now = "", 0.0
-    refused: Any = None
+    rejected: Any = None
     for step, text in steps:
         now += 1
         match step:
@@ -305,10 +305,10 @@ def test_whatever_happens_what_was_accepted_stays_and_what_was_rejected_is_not_o
             case "fail":
                 entry.fail(Failure("down"), now)
             case "accept" if entry.pending is not None:
-                accepted, refused = entry.pending.text, None
+                accepted, rejected = entry.pending.text, None
                 assert entry.accept(entry.pending)
-            case "refuse" if entry.pending is not None:
-                refused = entry.pending.text
+            case "reject" if entry.pending is not None:
+                rejected = entry.pending.text
                 assert entry.reject(entry.pending, BAD)
             case "withhold" | "give back":
                 entry.is_withheld = step == "withhold" and entry.pending is not None
@@ -318,7 +318,7 @@ def test_whatever_happens_what_was_accepted_stays_and_what_was_rejected_is_not_o
             assert entry.accepted is not None
             assert entry.accepted.text == accepted
         if isinstance(offer, Content):
-            assert offer.text != refused
+            assert offer.text != rejected
             assert offer in (entry.accepted, entry.pending)
         if entry.failure is not None:
             assert entry.due <= now + RETRY_LIMIT

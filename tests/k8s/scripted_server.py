@@ -17,7 +17,7 @@ EMPTY = {"metadata": {"resourceVersion": "10"}, "items": []}
 
 
 def status(code: int, reason: str, **headers: str) -> httpx.Response:
-    """Return a refusal."""
+    """Return a rejection."""
     content = {"kind": "Status", "code": code, "reason": reason, "message": f"told {code}"}
     return httpx.Response(
         code, json=content, headers={name.replace("_", "-"): value for name, value in headers.items()}

@@ -259,11 +259,11 @@ async def test_list_comes_in_pages_and_changes_between_them_are_not_lost(kubecon
         assert count(server, "continue=") >= 2
 
 
-@pytest.mark.parametrize("fault", ["refuses", "fails", "ignores"])
+@pytest.mark.parametrize("fault", ["rejects", "fails", "ignores"])
 async def test_server_without_streamed_lists_is_asked_for_lists(kubeconfig: Path, fault: str) -> None:
     async with serving(service("a")) as server, connected(server, kubeconfig) as cluster:
         server.faults.list_streaming = fault == "ignores"
-        server.faults.list_streaming_refusal = 500 if fault == "fails" else 422
+        server.faults.list_streaming_rejection = 500 if fault == "fails" else 422
         server.faults.ignores_list_streaming = fault == "ignores"
         async with viewing(cluster, ALL_SERVICES) as view:
             await view.until("a")

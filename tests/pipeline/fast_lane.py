@@ -37,7 +37,7 @@ class LanePipeline(Pipeline):
         self.checks: list[tuple[str, float, bool]] = []
         self.parts: list[str] = []
         """Configurations with the data of a rejected one that were checked."""
-        self.refused: dict[str, bool] = {}
+        self.rejected: dict[str, bool] = {}
         """Correlation ids that phase 2 rejects, and whether the rejection leads to an object."""
         self.undecided: set[str] = set()
         """Those that phase 2 has no verdict on."""
@@ -73,7 +73,7 @@ class LanePipeline(Pipeline):
     async def check_part(self, prepared: Prepared, generation: Generation) -> ConfigValidated:
         self.parts.append(generation.text.strip("# \n"))
         await trio.sleep(CHECK)
-        if self.parts[-1] in self.refused:
+        if self.parts[-1] in self.rejected:
             raise RejectedError("check", (PROBLEM,))
         message = prepared.message
         return ConfigValidated(
@@ -86,7 +86,7 @@ class LanePipeline(Pipeline):
         await trio.sleep(CHECK)
         if message.correlation in self.undecided:
             raise UndecidedError("check", (PROBLEM,))
-        blocked = self.refused.get(message.correlation)
+        blocked = self.rejected.get(message.correlation)
         if blocked is not None:
             error = RejectedError("check", (PROBLEM,))
             error.is_quarantined = blocked
@@ -108,7 +108,7 @@ class Rig:
         self._cycles_in, self.cycles = trio.open_memory_channel[CycleEvent](500)
         self.prepared = Latest[ConfigPrepared]()
         self.validated = Latest[ConfigValidated]()
-        self.refused = Latest[ValidationFailed]()
+        self.rejected = Latest[ValidationFailed]()
         self.completed = Latest[DeploymentCompleted]()
         self.pipeline = LanePipeline()
         self.structural: set[str] = set()
@@ -138,7 +138,7 @@ class Rig:
                 self._triggers_out,
                 self._cycles_in,
                 self.validated,
-                self.refused,
+                self.rejected,
                 pipeline=self.pipeline,
                 fast_lane=FastLane(
                     prepared=self.prepared,

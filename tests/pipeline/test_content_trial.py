@@ -39,7 +39,7 @@ async def test_changed_content_is_accepted_once_haproxy_has(haproxy_binary: Path
     assert bench.kept.changes == []
 
     assert map_of(await bench.made()) == "192.0.2.2 denied\n"
-    assert (bench.accepted, bench.refused, bench.kept.store.pending()) == (2, [], {})
+    assert (bench.accepted, bench.rejected, bench.kept.store.pending()) == (2, [], {})
 
 
 async def test_content_that_an_emitter_rejects_leaves_the_former_one(haproxy_binary: Path) -> None:
@@ -48,7 +48,7 @@ async def test_content_that_an_emitter_rejects_leaves_the_former_one(haproxy_bin
     await bench.give(deny="two words\n")
 
     assert map_of(await bench.made()) == "192.0.2.1 denied\n"
-    ((name, message),) = bench.refused
+    ((name, message),) = bench.rejected
     assert name == "deny"
     assert "map_key" in message
     # It costs nothing more as long as it stays like that.
@@ -56,7 +56,7 @@ async def test_content_that_an_emitter_rejects_leaves_the_former_one(haproxy_bin
     await bench.give(deny="two words\n")
     await bench.made()
     assert len([event for event in bench.reported() if isinstance(event, ConfigRendered)]) == 1
-    assert len(bench.refused) == 1
+    assert len(bench.rejected) == 1
     await bench.give(deny="192.0.2.3\n")
     assert map_of(await bench.made()) == "192.0.2.3 denied\n"
 
@@ -65,7 +65,7 @@ async def test_first_content_that_is_rejected_is_left_out(haproxy_binary: Path) 
     bench = ContentBench(haproxy_binary, CONFIG, {"deny": "two words\n"}, **with_map())
 
     assert map_of(await bench.made()) == ""
-    assert [name for name, _ in bench.refused] == ["deny"]
+    assert [name for name, _ in bench.rejected] == ["deny"]
 
 
 async def test_of_several_contents_the_guilty_one_is_found(haproxy_binary: Path) -> None:
@@ -79,12 +79,12 @@ async def test_of_several_contents_the_guilty_one_is_found(haproxy_binary: Path)
 
     expected = "192.0.2.2 a\n192.0.2.1 b\n192.0.2.3 c\n192.0.2.1 d\n"
     assert map_of(await bench.made()) == expected
-    assert sorted(name for name, _ in bench.refused) == ["b", "d"]
+    assert sorted(name for name, _ in bench.rejected) == ["b", "d"]
     assert bench.accepted == 6
     assert map_of(await bench.made()) == expected
 
 
-async def test_content_in_a_fragment_is_rejected_before_its_object_is_put_aside(haproxy_binary: Path) -> None:
+async def test_content_in_a_fragment_is_rejected_before_its_object_is_quarantined(haproxy_binary: Path) -> None:
     bench = ContentBench(haproxy_binary, EACH, {"web": "10.0.0.1\n", "api": "10.0.0.2\n"})
     bench.put(service("web"), service("api"))
     await bench.made()
@@ -94,7 +94,7 @@ async def test_content_in_a_fragment_is_rejected_before_its_object_is_put_aside(
     text = (await bench.made()).text
     assert "10.0.0.9:80" in text
     assert "10.0.0.2:80" in text
-    assert [name for name, _ in bench.refused] == ["api"]
+    assert [name for name, _ in bench.rejected] == ["api"]
     assert not [event for event in bench.reported() if isinstance(event, Quarantined | Released)]
 
 
@@ -120,7 +120,7 @@ async def test_content_that_haproxy_alone_rejects_is_left_out(haproxy_binary: Pa
     assert "192.0.2.0/99" in (await bench.pipeline.prepare("1")).generation.text
 
     assert (await bench.made()).id == before.id
-    assert [name for name, _ in bench.refused] == ["network"]
+    assert [name for name, _ in bench.rejected] == ["network"]
 
 
 async def test_content_that_our_own_parser_rejects_is_left_out(haproxy_binary: Path) -> None:
@@ -130,7 +130,7 @@ async def test_content_that_our_own_parser_rejects_is_left_out(haproxy_binary: P
     await bench.give(action="nonsense")
 
     assert (await bench.pipeline.prepare("1")).generation.id == before.id
-    assert [name for name, _ in bench.refused] == ["action"]
+    assert [name for name, _ in bench.rejected] == ["action"]
 
 
 async def test_contents_are_tried_one_after_another_where_the_check_runs_beside(haproxy_binary: Path) -> None:
@@ -154,7 +154,7 @@ async def test_contents_are_tried_one_after_another_where_the_check_runs_beside(
             assert "192.0.2.0/25" not in second.generation.text
             await bench.pipeline.check(second, idle=False)
             checks = 0
-            while not bench.refused or bench.kept.store.pending():
+            while not bench.rejected or bench.kept.store.pending():
                 checks += 1
                 await bench.kept.wait_changed(min(checks, 2))
                 prepared = await bench.pipeline.prepare("3")
@@ -163,7 +163,7 @@ async def test_contents_are_tried_one_after_another_where_the_check_runs_beside(
         nursery.cancel_scope.cancel()
 
     text = (await bench.made()).text
-    assert [name for name, _ in bench.refused] == ["b"]
+    assert [name for name, _ in bench.rejected] == ["b"]
     assert [f"/{name} }} {{ src 192.0.2.0/25 }}" in text for name in names] == [True, False, True]
     assert checks <= 4
 
@@ -180,7 +180,7 @@ async def test_check_that_comes_too_late_says_nothing_of_what_is_left_out_alread
         assert caught.value.is_quarantined
 
     assert (await bench.made()).id == good.id
-    assert [name for name, _ in bench.refused] == ["network"]
+    assert [name for name, _ in bench.rejected] == ["network"]
 
 
 async def test_content_that_haproxy_rejects_in_a_fragment_is_left_out(haproxy_binary: Path) -> None:
@@ -193,7 +193,7 @@ async def test_content_that_haproxy_rejects_in_a_fragment_is_left_out(haproxy_bi
     await bench.give(option="nonsense")
 
     assert (await bench.made()).id == before.id
-    assert [name for name, _ in bench.refused] == ["option"]
+    assert [name for name, _ in bench.rejected] == ["option"]
     assert bench.quarantine.objects == ()
 
 
@@ -205,7 +205,7 @@ async def test_contents_are_not_blamed_for_what_fails_without_them(haproxy_binar
     await bench.give(deny="192.0.2.2\n")
     with pytest.raises(RejectedError, match="too many"):
         await bench.made()
-    assert bench.refused == []
+    assert bench.rejected == []
     bench.services.replace([])
 
     assert map_of(await bench.made()) == "192.0.2.2 denied\n"
@@ -224,11 +224,11 @@ async def test_contents_are_not_blamed_for_an_object_that_breaks_meanwhile(hapro
     await bench.give(web="10.0.0.2\n")
 
     assert "10.0.0.2:80" in (await bench.made()).text
-    assert bench.refused == []
+    assert bench.rejected == []
     assert len(bench.quarantine.objects) == 1
 
 
-async def test_without_a_critical_content_its_fragment_is_put_aside_and_comes_back_with_it(
+async def test_without_a_critical_content_its_fragment_is_quarantined_and_released_with_it(
     haproxy_binary: Path,
 ) -> None:
     template = EACH.replace("~ svc.metadata.name)", "~ svc.metadata.name, critical=true)")
@@ -337,8 +337,8 @@ async def test_check_without_a_verdict_rejects_no_content_and_no_object(haproxy_
 
     with pytest.raises(UndecidedError):
         await bench.made()
-    assert (bench.refused, bench.quarantine.objects, len(bench.kept.store.pending())) == ([], (), 1)
+    assert (bench.rejected, bench.quarantine.objects, len(bench.kept.store.pending())) == ([], (), 1)
 
     dying.unlink()
     assert "10.0.0.2:80" in (await bench.made()).text
-    assert (bench.accepted, bench.refused, bench.kept.store.pending()) == (2, [], {})
+    assert (bench.accepted, bench.rejected, bench.kept.store.pending()) == (2, [], {})

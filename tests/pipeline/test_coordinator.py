@@ -30,7 +30,7 @@ class SlowPipeline(Pipeline):
 
     def __init__(self) -> None:
         self.seconds = 2.0
-        self.refused: set[str] = set()
+        self.rejected: set[str] = set()
         self.ran: list[str] = []
         self.at_once = 0
 
@@ -47,7 +47,7 @@ class SlowPipeline(Pipeline):
             await trio.sleep(self.seconds)
         finally:
             self.at_once -= 1
-        if correlation in self.refused:
+        if correlation in self.rejected:
             error = RejectedError("check", (PROBLEM,))
             error.phases = Phases(render=0.5, check=1.5)
             raise error
@@ -68,7 +68,7 @@ class Rig:
         self.triggers, self._triggers_out = trio.open_memory_channel[ReconcileTriggered](50)
         self._cycles_in, self.cycles = trio.open_memory_channel[CycleEvent](50)
         self.validated = Latest[ConfigValidated]()
-        self.refused = Latest[ValidationFailed]()
+        self.rejected = Latest[ValidationFailed]()
         self.pipeline = SlowPipeline()
         self.events = EventBuffer()
         self.heartbeat = Heartbeat("coordinator", 10)
@@ -80,7 +80,7 @@ class Rig:
                 self._triggers_out,
                 self._cycles_in,
                 self.validated,
-                self.refused,
+                self.rejected,
                 pipeline=self.pipeline,
                 fast_lane=None,
                 events=self.events,
@@ -126,7 +126,7 @@ async def test_valid_cycle_reports_its_events_in_order_with_one_correlation(
         ReconcileStarted(correlation="c1", reason=Reason.SYNCHRONIZED, changes=1),
         validated,
     ]
-    assert rig.refused.version == 0
+    assert rig.rejected.version == 0
 
 
 async def test_ledger_knows_a_cycle_before_it_can_be_deployed(
@@ -149,15 +149,15 @@ async def test_ledger_knows_a_cycle_before_it_can_be_deployed(
 async def test_rejected_cycle_says_where_it_failed_and_how_long_each_phase_took(
     autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
 ) -> None:
-    rig.pipeline.refused.add("c1")
+    rig.pipeline.rejected.add("c1")
     await rig.start(nursery)
 
     rig.trigger("c1", Reason.DRIFT)
-    _version, refused = await rig.refused.wait_newer(0)
+    _version, rejected = await rig.rejected.wait_newer(0)
 
-    assert refused == ValidationFailed(correlation="c1", reason=Reason.DRIFT, phase="check", problems=(PROBLEM,))
+    assert rejected == ValidationFailed(correlation="c1", reason=Reason.DRIFT, phase="check", problems=(PROBLEM,))
     assert drain(rig.events)[1:] == [
-        refused,
+        rejected,
         ReconcileFailed(correlation="c1", phase="check", seconds=2, phases=Phases(render=0.5, check=1.5)),
     ]
     assert rig.validated.version == 0
@@ -166,7 +166,7 @@ async def test_rejected_cycle_says_where_it_failed_and_how_long_each_phase_took(
 async def test_rejected_cycle_leaves_the_valid_one_before_it_in_place(
     autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
 ) -> None:
-    rig.pipeline.refused.add("c2")
+    rig.pipeline.rejected.add("c2")
     await rig.start(nursery)
     rig.trigger("c1")
     await trio.sleep(5)

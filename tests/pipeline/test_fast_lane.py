@@ -125,7 +125,7 @@ async def test_failed_deployment_has_its_configuration_checked_at_once(autojump_
 
 async def test_rejected_object_is_left_out_by_another_cycle(autojump_clock: MockClock, rig: Rig) -> None:
     await first_is_valid(rig)
-    rig.pipeline.refused["c2"] = True
+    rig.pipeline.rejected["c2"] = True
 
     await rig.trigger("c2")
     _version, valid = await rig.validated.wait_newer(1)
@@ -133,70 +133,72 @@ async def test_rejected_object_is_left_out_by_another_cycle(autojump_clock: Mock
     assert valid.correlation == "r1"
     assert rig.prepared.value is not None
     assert rig.prepared.value.reason is Reason.REJECTED
-    assert rig.refused.version == 0
+    assert rig.rejected.version == 0
 
 
 async def test_rejection_without_an_object_is_reported(autojump_clock: MockClock, rig: Rig) -> None:
     await first_is_valid(rig)
-    rig.pipeline.refused["c2"] = False
+    rig.pipeline.rejected["c2"] = False
 
     await rig.trigger("c2")
-    _version, refused = await rig.refused.wait_newer(0)
+    _version, rejected = await rig.rejected.wait_newer(0)
 
-    assert (refused.correlation, refused.phase) == ("c2", "check")
+    assert (rejected.correlation, rejected.phase) == ("c2", "check")
     assert rig.validated.version == 1
 
 
 async def test_data_that_was_prepared_with_a_rejected_structure_stays(autojump_clock: MockClock, rig: Rig) -> None:
     await first_is_valid(rig)
-    rig.pipeline.refused["c2"] = False
+    rig.pipeline.rejected["c2"] = False
     rig.data["c2"] = generation("c1 with data of c2")
 
     await rig.trigger("c2")
-    _version, refused = await rig.refused.wait_newer(0)
+    _version, rejected = await rig.rejected.wait_newer(0)
 
     valid = rig.validated.value
     assert valid is not None
-    assert (valid.correlation, valid.generation.id) == (refused.correlation, rig.data["c2"].id)
-    assert refused.keeps_data
+    assert (valid.correlation, valid.generation.id) == (rejected.correlation, rig.data["c2"].id)
+    assert rejected.keeps_data
     # The next one is compared with it.
-    rig.pipeline.refused["c3"] = False
+    rig.pipeline.rejected["c3"] = False
     rig.data["c3"] = rig.data["c2"]
     await rig.trigger("c3")
-    await rig.refused.wait_newer(1)
+    await rig.rejected.wait_newer(1)
     assert rig.pipeline.parts == ["c1 with data of c2"]
     assert rig.validated.version == 2
 
 
 async def test_data_that_is_rejected_itself_is_not_kept(autojump_clock: MockClock, rig: Rig) -> None:
     await first_is_valid(rig)
-    rig.pipeline.refused |= {"c2": False, "d2": False}
+    rig.pipeline.rejected |= {"c2": False, "d2": False}
     rig.data["c2"] = generation("d2")
 
     await rig.trigger("c2")
-    await rig.refused.wait_newer(0)
+    await rig.rejected.wait_newer(0)
 
     assert rig.pipeline.parts == ["d2"]
-    assert rig.refused.value is not None
-    assert not rig.refused.value.keeps_data
+    assert rig.rejected.value is not None
+    assert not rig.rejected.value.keeps_data
     assert rig.validated.version == 1
 
 
-@pytest.mark.parametrize("rejected", [set(), {"c1 with servers"}])
-async def test_servers_stay_when_the_data_is_rejected(autojump_clock: MockClock, rig: Rig, rejected: set[str]) -> None:
+@pytest.mark.parametrize("also_rejected", [set(), {"c1 with servers"}])
+async def test_servers_stay_when_the_data_is_rejected(
+    autojump_clock: MockClock, rig: Rig, also_rejected: set[str]
+) -> None:
     await first_is_valid(rig)
-    rig.pipeline.refused |= dict.fromkeys({"c2", *rejected}, False)
+    rig.pipeline.rejected |= dict.fromkeys({"c2", *also_rejected}, False)
     rig.data["c2"] = generation("c2")
     rig.servers["c2"] = generation("c1 with servers"), generation("c1 without gone servers")
 
     await rig.trigger("c2")
-    _version, refused = await rig.refused.wait_newer(0)
+    _version, rejected = await rig.rejected.wait_newer(0)
 
     # The schedule goes back to the valid configuration, which has the servers.
-    assert not refused.keeps_data
+    assert not rejected.keeps_data
     valid = rig.validated.value
     assert valid is not None
-    assert valid.generation.id == rig.servers["c2"][len(rejected)].id
+    assert valid.generation.id == rig.servers["c2"][len(also_rejected)].id
 
 
 async def test_check_without_a_verdict_is_reported_and_repeated_in_the_next_reconciliation(
@@ -206,7 +208,7 @@ async def test_check_without_a_verdict_is_reported_and_repeated_in_the_next_reco
     rig.pipeline.undecided.add("c2")
 
     await rig.trigger("c2")
-    _version, failed = await rig.refused.wait_newer(0)
+    _version, failed = await rig.rejected.wait_newer(0)
 
     assert (failed.correlation, failed.phase, failed.is_verdict) == ("c2", "check", False)
     await rig.trigger("c3")
@@ -221,8 +223,8 @@ async def test_failed_render_publishes_nothing(autojump_clock: MockClock, rig: R
     await rig.trigger("c1")
 
     assert rig.prepared.version == 0
-    assert rig.refused.value is not None
-    assert rig.refused.value.phase == "render"
+    assert rig.rejected.value is not None
+    assert rig.rejected.value.phase == "render"
 
 
 async def test_ledger_hears_of_a_cycle_before_the_others_do(autojump_clock: MockClock, rig: Rig) -> None:

@@ -30,7 +30,7 @@ def validated(name: str) -> ConfigValidated:
     return ConfigValidated(correlation=name, reason=Reason.CHANGED, generation=generation(name), phases=Phases())
 
 
-def refused(name: str) -> ValidationFailed:
+def rejected(name: str) -> ValidationFailed:
     return ValidationFailed(correlation=name, reason=Reason.CHANGED, phase="parse", problems=())
 
 
@@ -89,7 +89,7 @@ def test_cycle_ends_with_its_last_deployment_not_with_one_that_is_repeated() -> 
 def test_triggers_that_were_taken_together_end_as_superseded_but_for_the_newest() -> None:
     ledger = CycleLedger(is_leader=True)
 
-    ended = feed(ledger, triggered("a"), triggered("b"), triggered("c"), refused("c"))
+    ended = feed(ledger, triggered("a"), triggered("b"), triggered("c"), rejected("c"))
 
     assert ended == [("a", Outcome.SUPERSEDED), ("b", Outcome.SUPERSEDED)]
     assert ledger.open == ()
@@ -98,7 +98,7 @@ def test_triggers_that_were_taken_together_end_as_superseded_but_for_the_newest(
 def test_failed_cycle_leaves_an_older_one_that_still_deploys() -> None:
     ledger = CycleLedger(is_leader=True)
 
-    ended = feed(ledger, triggered("a"), validated("a"), triggered("b"), refused("b"), completed("a"))
+    ended = feed(ledger, triggered("a"), validated("a"), triggered("b"), rejected("b"), completed("a"))
 
     assert ended == [("a", Outcome.DEPLOYED)]
 
@@ -157,7 +157,7 @@ def test_cycle_goes_on_while_endpoints_hold_back_some_of_it() -> None:
 def test_rejection_of_a_deployed_generation_ends_no_other_reconciliation() -> None:
     ledger = CycleLedger(is_leader=True)
 
-    ended = feed(ledger, triggered("a"), prepared("a"), completed("a"), triggered("b"), refused("a"))
+    ended = feed(ledger, triggered("a"), prepared("a"), completed("a"), triggered("b"), rejected("a"))
 
     assert ended == [("a", Outcome.DEPLOYED)]
     assert ledger.open == ("b",)

@@ -187,7 +187,7 @@ async def test_check_that_does_not_end_blames_no_object(tmp_path: Path, command:
     assert "no object is quarantined" in problem.hint
 
 
-async def test_check_that_takes_too_long_is_made_once_more_with_more_time(tmp_path: Path) -> None:
+async def test_check_that_takes_too_long_is_repeated_with_more_time(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     slow_once = checking(tmp_path / "haproxy", f"[ -e {seen} ] || {{ : >{seen}; exec sleep 60; }}")
 

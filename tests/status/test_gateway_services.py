@@ -72,7 +72,7 @@ class Server:
     def __init__(self) -> None:
         self.objects: dict[ResourceRef, Resource] = {}
         self.writes: list[ResourceRef] = []
-        self.refuses = False
+        self.rejects = False
         self.on_write: Callable[[Resource], None] = lambda _stored: None
 
     async def get(self, resource_type: ResourceType, namespace: str, name: str) -> Resource:
@@ -85,7 +85,7 @@ class Server:
     async def apply(self, resource: Resource, *, field_manager: str, force: bool = False, subresource: str = "") -> Any:
         await trio.lowlevel.checkpoint()
         ref = ref_of(resource)
-        if self.refuses:
+        if self.rejects:
             raise InvalidError("apply", "no", status=422)
         self.writes.append(ref)
         metadata = {**resource["metadata"], "resourceVersion": str(len(self.writes))}
@@ -168,10 +168,10 @@ async def test_an_unmanaged_service_stays_unchanged(nursery: trio.Nursery) -> No
 
 async def test_a_rejected_write_is_reported_and_retried_after_a_change(nursery: trio.Nursery) -> None:
     office = Office(GATEWAY)
-    office.server.refuses = True
+    office.server.rejects = True
     nursery.start_soon(office.services.run, (office.cell,))
     await office.until(lambda: bool(office.reports))
-    office.server.refuses = False
+    office.server.rejects = False
     office.put(with_addresses(GATEWAY, "192.0.2.9"))
 
     await office.until(lambda: len(office.server.writes) == 3)

@@ -43,7 +43,7 @@ class Board:
         self.quarantined: list[Held] = []
         self.warnings: tuple[ObjectWarning, ...] = ()
         self.validated: Latest[ConfigValidated] = Latest()
-        self.refused: Latest[ValidationFailed] = Latest()
+        self.rejected: Latest[ValidationFailed] = Latest()
         self.configuration: Latest[ConfigSeen] = Latest()
         self.configuration.put(ConfigSeen(CONFIG_MAP, None))
         self.invalid: Latest[ConfigInvalid] = Latest()
@@ -58,7 +58,7 @@ class Board:
 
     def reject(self, *, is_verdict: bool = True) -> None:
         problems = (Problem(message="unknown keyword"),) * 2
-        self.refused.put(
+        self.rejected.put(
             ValidationFailed(
                 correlation="1-1", reason=Reason.CHANGED, phase="check", problems=problems, is_verdict=is_verdict
             )
@@ -87,7 +87,7 @@ async def board(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Board]:
             burst=5,
             interval=0.2,
         )
-        nursery.start_soon(writer.run, board.validated, board.refused)
+        nursery.start_soon(writer.run, board.validated, board.rejected)
         await trio.testing.wait_all_tasks_blocked()
         yield board
         nursery.cancel_scope.cancel()

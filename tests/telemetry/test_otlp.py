@@ -82,7 +82,7 @@ async def test_end_does_not_wait_for_a_receiver_that_hangs(receiver: Receiver) -
 
 
 async def test_failed_export_is_logged_once(receiver: Receiver) -> None:
-    receiver.refuses = True
+    receiver.rejects = True
     with structlog.testing.capture_logs() as logs:
         async with exporting(receiver.address, version="1", identity="me") as observe:
             for event in story():

@@ -21,7 +21,7 @@ def render_run(source: str, templates: Mapping[str, str] | None = None, /, **con
     return engine.render("main", context, run).text, run
 
 
-def refused(source: str, templates: Mapping[str, str] | None = None, /, **context: Any) -> Problem:
+def rejected(source: str, templates: Mapping[str, str] | None = None, /, **context: Any) -> Problem:
     """Return the problem that keeps *source* from being rendered."""
     engine = Engine({"main": source, **(templates or {})}, limits=RenderLimits(seconds=5, output_bytes=10_000_000))
     try:

@@ -16,7 +16,7 @@ from haptic_trio.templating.incremental.records import Root
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
 from haptic_trio.templating.views import ResourcesView, answers_from
 from tests.k8s.objects import service
-from tests.templating.rendering import refused, render
+from tests.templating.rendering import rejected, render
 
 PICKING = (
     "{% each s in resources.services %}{{ s.metadata.name }}"
@@ -213,7 +213,7 @@ def test_what_a_service_has_for_a_port(port: int | str, spec: dict[str, Any] | N
         store.upsert(service("x", spec=spec))
     resources = ResourcesView({"services": store})
     assert render(ASKED_FOR_PORT, resources=resources, port=port).strip() == said
-    problem = refused("{{ service_port(resources, 'default', 'x', 80).number }}", resources=resources)
+    problem = rejected("{{ service_port(resources, 'default', 'x', 80).number }}", resources=resources)
     assert problem.message.startswith("service_port expects lookups of Services")
 
 
@@ -236,14 +236,14 @@ def test_pick_wants_a_path_and_no_secret() -> None:
     store = Store("secrets", ["metadata.namespace", "metadata.name"])
     store.upsert(secret)
     resources = ResourcesView({"secrets": store})
-    problem = refused("{{ resources.secrets.pick('data.a', 'default', 'x') }}", resources=resources)
+    problem = rejected("{{ resources.secrets.pick('data.a', 'default', 'x') }}", resources=resources)
     assert (problem.message, problem.hint) == ("pick cannot read Secrets", "use get, which returns the whole object")
     assert (
-        refused("{{ resources.secrets.pick('', 'default') }}", resources=resources).message
+        rejected("{{ resources.secrets.pick('', 'default') }}", resources=resources).message
         == "the first argument of pick is not a path"
     )
     assert (
-        refused("{{ resources.secrets.pick(1) }}", resources=resources).message
+        rejected("{{ resources.secrets.pick(1) }}", resources=resources).message
         == "the first argument of pick is not a path"
     )
 
@@ -325,6 +325,6 @@ def test_a_shared_result_is_computed_once_a_render_and_all_who_share_it_depend_o
 
 @pytest.mark.parametrize("method", ["derive", "peek", "share"])
 def test_templates_cannot_call_the_methods_of_a_view_that_are_for_the_engine(method: str) -> None:
-    problem = refused(f"{{{{ resources.others.{method}(1, 2) }}}}", resources=Site("").context["resources"])
+    problem = rejected(f"{{{{ resources.others.{method}(1, 2) }}}}", resources=Site("").context["resources"])
 
     assert problem.message == "access is not allowed in templates"

@@ -5,7 +5,7 @@ import pytest
 from haptic_trio.k8s.store import Store
 from haptic_trio.templating.views import ResourcesView
 from tests.support.kubernetes import service
-from tests.templating.rendering import refused, render
+from tests.templating.rendering import rejected, render
 
 
 @pytest.mark.parametrize(
@@ -25,13 +25,13 @@ def test_collecting(source: str, text: str) -> None:
 
 
 def test_data_stays_data() -> None:
-    problem = refused("{% set c = collect() %}{% do c.add(x, x) %}{% for key in c %}{{ key }}{% endfor %}", x="a b")
+    problem = rejected("{% set c = collect() %}{% do c.add(x, x) %}{% for key in c %}{{ key }}{% endfor %}", x="a b")
     assert "a space" in problem.message
 
 
 @pytest.mark.parametrize("key", ["[1]", "{'a': 1}", "none", "1.5"])
 def test_keys_are_text_and_numbers(key: str) -> None:
-    problem = refused("{% set c = collect() %}{% do c.add(" + key + ") %}")
+    problem = rejected("{% set c = collect() %}{% do c.add(" + key + ") %}")
     assert "the key of a collection is a" in problem.message
 
 

@@ -10,7 +10,7 @@ from haptic_trio.errors import Problem
 from haptic_trio.templating.engine import Engine, RenderError, TemplateSyntaxProblems
 from haptic_trio.templating.values.paths import Paths
 from haptic_trio.templating.views import ResourcesView
-from tests.templating.rendering import refused, render
+from tests.templating.rendering import rejected, render
 
 
 def faults(templates: dict[str, str], **snippets: int) -> list[Problem]:
@@ -188,7 +188,7 @@ def test_resources_are_looked_up_by_name() -> None:
 
 
 def test_an_unknown_resource_is_an_error_with_the_nearest() -> None:
-    problem = refused("{{ resources.servces.list() }}", resources=ResourcesView({"services": FakeLookup()}))
+    problem = rejected("{{ resources.servces.list() }}", resources=ResourcesView({"services": FakeLookup()}))
     assert problem.message == "'resources' has no 'servces'"
     assert problem.hint == "did you mean 'services'?"
 
@@ -206,7 +206,7 @@ def test_an_unknown_resource_is_an_error_with_the_nearest() -> None:
 )  # fmt: skip
 def test_nothing_beyond_the_data_is_within_reach(source: str) -> None:
     with suppress(TemplateSyntaxProblems):
-        refused("{% macro m() %}{% endmacro %}" + source, x={"a": 1}, resources=ResourcesView({}))
+        rejected("{% macro m() %}{% endmacro %}" + source, x={"a": 1}, resources=ResourcesView({}))
 
 
 def test_paths_and_files() -> None:
@@ -225,15 +225,15 @@ def test_paths_and_files() -> None:
 @pytest.mark.parametrize("name", ["", "a/b", "..", ".a", "a b", "a\n", "a" * 201, "é", "-a", None, 5])
 def test_a_file_needs_a_safe_name(name: object) -> None:
     for call in ("paths.map(n)", "paths.cert(n)", "files.file(n, 'x')"):
-        refused("{{ " + call + " }}", n=name)
+        rejected("{{ " + call + " }}", n=name)
 
 
 @pytest.mark.parametrize("kind", ["map", "cert", "crt_list"])
 def test_files_that_haproxy_reads_take_trusted_text_only(kind: str) -> None:
-    assert "is untrusted text" in refused("{{ files." + kind + "('x', v) }}", v="harmless").message
+    assert "is untrusted text" in rejected("{{ files." + kind + "('x', v) }}", v="harmless").message
     assert render("{% set c %}{{ v }}{% endset %}{{ files.KIND('x', c) }}".replace("KIND", kind), v="harmless")
 
 
 def test_one_name_has_one_content() -> None:
-    assert "twice" in refused("{{ files.map('x', 'a') }}{{ files.map('x', 'b') }}").message
-    assert "twice" in refused("{{ files.cert('x', 'a') }}{{ files.crt_list('x', 'a') }}").message
+    assert "twice" in rejected("{{ files.map('x', 'a') }}{{ files.map('x', 'b') }}").message
+    assert "twice" in rejected("{{ files.cert('x', 'a') }}{{ files.crt_list('x', 'a') }}").message

@@ -1,4 +1,4 @@
-"""A refusal leads to the fields that it is about, and to none where it could be about any."""
+"""A rejection leads to the fields that it is about, and to none where it could be about any."""
 
 import time
 from typing import Any
@@ -25,9 +25,9 @@ def with_paths(*paths: str, host: str = "shop.test", **annotations: str) -> dict
 
 def rejection_of(emitter: str, value: str) -> str:
     """Return the message with which *emitter* rejects *value*."""
-    with pytest.raises(EmitError) as refused:
+    with pytest.raises(EmitError) as rejected:
         EMITTERS[emitter](value)
-    return str(refused.value)
+    return str(rejected.value)
 
 
 def test_field_is_found_by_the_emitter_that_rejects_it_in_the_same_words() -> None:

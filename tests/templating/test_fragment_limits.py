@@ -71,7 +71,7 @@ class Rendering:
         return self._engine.render("main", self._context, self.run).text
 
     @property
-    def refused(self) -> dict[str, str]:
+    def rejected(self) -> dict[str, str]:
         """Messages by names of quarantined objects."""
         return {rejection.subject.name: rejection.problem.message for rejection in self.run.rejections}
 
@@ -122,13 +122,13 @@ def test_an_object_that_took_too_long_is_tried_again_only_when_something_changes
         rendering(service("a", n=0, number=number))
 
     assert passing.cpu == spent
-    assert "bad" in rendering.refused
+    assert "bad" in rendering.rejected
     # What it looks up has changed.
     assert rendering(service("size", size=1, n=0)).split() == ["a", "bad", "size"]
-    assert not rendering.refused
+    assert not rendering.rejected
     # It has changed itself.
     rendering(service("bad", n=90_000))
-    assert "bad" in rendering.refused
+    assert "bad" in rendering.rejected
     assert rendering(service("bad", n=2)).split() == ["a", "bad", "size"]
 
 
@@ -188,7 +188,7 @@ def test_a_fragment_inside_another_one_has_a_limit_of_its_own(passing: Time) -> 
     rendering = Rendering(source, *objects, service("bad", namespace="bad", n=200), time=passing)
 
     assert rendering().split() == ["a", "b", "outer"]
-    assert list(rendering.refused) == ["bad"]
+    assert list(rendering.rejected) == ["bad"]
 
 
 def test_a_fragment_that_is_slow_for_every_object_does_not_take_its_limit_for_each(passing: Time) -> None:
@@ -196,7 +196,7 @@ def test_a_fragment_that_is_slow_for_every_object_does_not_take_its_limit_for_ea
     rendering = Rendering(EACH, *objects, service("z", n=0), time=passing)
 
     assert rendering().split() == ["z"]
-    assert len(rendering.refused) == 200
+    assert len(rendering.rejected) == 200
     assert passing.cpu < 12
 
 
@@ -206,7 +206,7 @@ def test_slow_objects_do_not_lower_the_limit_of_other_namespaces(passing: Time) 
     rendering = Rendering(EACH, *others, *slow, time=passing)
 
     assert rendering().split() == ["a", "z"]
-    assert len(rendering.refused) == 20
+    assert len(rendering.rejected) == 20
 
 
 def test_a_namespace_cannot_hold_up_others_again_and_again(passing: Time) -> None:
@@ -217,7 +217,7 @@ def test_a_namespace_cannot_hold_up_others_again_and_again(passing: Time) -> Non
     for number in range(10):
         rendering(service("bad", n=90_000 - number))
 
-    assert "bad" in rendering.refused
+    assert "bad" in rendering.rejected
     assert passing.cpu < spent + 2
     assert rendering(service("small", n=2)).split() == ["small"]
     # After a while it gets all of the time again.
@@ -260,7 +260,7 @@ def test_an_object_that_writes_too_much_is_quarantined_and_the_others_are_render
 
     text = rendering()
 
-    assert (list(rendering.refused), "bad" in text) == (["bad"], False)
+    assert (list(rendering.rejected), "bad" in text) == (["bad"], False)
     assert text.rstrip().endswith("c")
     assert rendering.run.rejections[0].problem.line
 
@@ -273,15 +273,15 @@ def test_objects_of_one_namespace_share_a_limit_and_those_of_others_are_rendered
 
     served = [word for word in text.split() if not word.isdigit()]
     assert served == ["a", "g0", "g1", "g2", "z"]
-    assert set(rendering.refused) == {"g3", "g4"}
-    assert "namespace greedy grew beyond 25,000 bytes" in rendering.refused["g3"]
+    assert set(rendering.rejected) == {"g3", "g4"}
+    assert "namespace greedy grew beyond 25,000 bytes" in rendering.rejected["g3"]
     # A change of one that is served needs no more room than before.
     rendering(service("g2", namespace="greedy", n=699))
-    assert set(rendering.refused) == {"g3", "g4"}
+    assert set(rendering.rejected) == {"g3", "g4"}
     # Room that becomes free is used by the next render at the latest.
     rendering(service("g1", namespace="greedy", n=1))
     rendering()
-    assert set(rendering.refused) == {"g4"}
+    assert set(rendering.rejected) == {"g4"}
 
 
 HASH = "$5$abcdefgh$" + "a" * 43
@@ -309,16 +309,16 @@ def test_password_hashes_of_one_namespace_share_a_limit_and_objects_of_others_ar
 
     served = [word for word in rendering().split() if len(word) == 1 or word.startswith("g")]
     assert served == ["a", "g0", "g1"]
-    assert set(rendering.refused) == {"g2", "g3", "z"}
-    assert "namespace greedy has password hashes of more than 25,000 rounds" in rendering.refused["g2"]
+    assert set(rendering.rejected) == {"g2", "g3", "z"}
+    assert "namespace greedy has password hashes of more than 25,000 rounds" in rendering.rejected["g2"]
     # A change of one that is served needs no more room than before.
     rendering({**greedy[1], "metadata": {**greedy[1]["metadata"], "labels": {"a": "b"}}})
-    assert set(rendering.refused) == {"g2", "g3", "z"}
+    assert set(rendering.rejected) == {"g2", "g3", "z"}
     # Room that becomes free is used by the next render at the latest.
     rendering(with_users("z", 4, "zeta"))
     rendering({"kind": "Service", "metadata": greedy[1]["metadata"], "spec": {"users": f"u:{CHEAP}", "one": CHEAP}})
     rendering()
-    assert set(rendering.refused) == {"g3"}
+    assert set(rendering.rejected) == {"g3"}
 
 
 def test_text_of_many_fragments_is_no_text_outside_of_fragments() -> None:

@@ -6,7 +6,7 @@ from haptic_trio.errors import Problem
 from haptic_trio.templating.incremental.outputs import Recall
 from haptic_trio.templating.incremental.recorder import MOST_WARNINGS
 from tests.templating.incremental.test_each import Site
-from tests.templating.rendering import refused, render_run, resource
+from tests.templating.rendering import rejected, render_run, resource
 
 SAYING = """
 {% each s in resources.services as "s" %}
@@ -49,7 +49,7 @@ def test_of_a_fragment_that_fails_nothing_else_is_said() -> None:
 
 NEEDED = """
 {% each s in resources.services as "s" %}
-{% do warn(x, "Refused", "what " ~ s.metadata.name ~ " gives cannot be used", if_rejected="there is nothing") %}
+{% do warn(x, "Rejected", "what " ~ s.metadata.name ~ " gives cannot be used", if_rejected="there is nothing") %}
 {{ fail("no " ~ s.metadata.name) if s.spec.fail is defined else s.spec.text | default("fine") }}
 {% endeach %}
 """
@@ -64,9 +64,9 @@ def test_a_conditional_warning_is_sent_when_its_fragment_fails_with_the_conseque
     good = dict(site.run.produced.snapshot())
 
     site.put("a", fail=True)
-    assert said(site) == [f"other: Refused: {OTHER}: no a; there is nothing"]
+    assert said(site) == [f"other: Rejected: {OTHER}: no a; there is nothing"]
     site.run.restart(Recall(good))
-    assert said(site) == [f"other: Refused: {OTHER}: no a; its last good version is served"]
+    assert said(site) == [f"other: Rejected: {OTHER}: no a; its last good version is served"]
     site.put("a")
     assert said(site) == []
 
@@ -79,13 +79,13 @@ def test_a_conditional_warning_is_sent_when_haproxy_rejects_the_fragment() -> No
 
     site.run.restart(Recall(blocked={key: {output.digest(): Problem(message="unknown keyword")}}))
 
-    assert said(site) == [f"other: Refused: {OTHER}: unknown keyword; there is nothing"]
+    assert said(site) == [f"other: Rejected: {OTHER}: unknown keyword; there is nothing"]
 
 
 def test_a_conditional_warning_ignores_enclosing_and_sibling_fragments() -> None:
     source = (
         '{% fragment "outer" for x %}{% fragment "inner" for y %}'
-        '{% do warn(x, "Refused", "a", if_rejected="b") %}{% endfragment %}{{ fail("no") }}{% endfragment %}'
+        '{% do warn(x, "Rejected", "a", if_rejected="b") %}{% endfragment %}{{ fail("no") }}{% endfragment %}'
     )
     _, run = render_run(source, x=resource("x"), y=resource("y"))
 
@@ -135,13 +135,13 @@ def test_number_and_length_of_warnings_are_limited() -> None:
     ],
 )
 def test_what_is_no_warning_is_rejected(call: str, message: str) -> None:
-    assert message in refused("{% do " + call + " %}", x=resource()).message
+    assert message in rejected("{% do " + call + " %}", x=resource()).message
 
 
 def test_an_imported_template_cannot_warning_while_it_is_imported() -> None:
     templates = {"lib": '{% do warn(x, "A", "b") %}{% macro m() %}{% endmacro %}'}
 
-    assert "imported" in refused('{% from "lib" import m %}{{ m() }}', templates, x=resource()).message
+    assert "imported" in rejected('{% from "lib" import m %}{{ m() }}', templates, x=resource()).message
 
 
 def test_whether_there_is_an_object_is_asked_without_looking_at_it() -> None:

@@ -39,10 +39,10 @@ async def test_a_configuration_whose_tests_pass_is_loaded(haproxy_binary: Path) 
 
 async def test_a_configuration_whose_tests_fail_is_rejected_with_their_places(haproxy_binary: Path) -> None:
     given = config_map(GOOD + BAD)
-    with pytest.raises(ConfigInvalidError) as refused:
+    with pytest.raises(ConfigInvalidError) as rejected:
         await in_thread(GuardedLoad(load_config, haproxy_binary), given, None)
 
-    (problem,) = refused.value.problems
+    (problem,) = rejected.value.problems
     assert "the test 'bad' (What must hold) fails: haproxy.cfg contains 'maxconn 200'" in problem.message
     assert problem.source == "ConfigMap default/haptic-trio"
     lines = given["data"]["config"].splitlines()

@@ -1,4 +1,4 @@
-"""The controller's own ConfigMap: what would not become the configuration is refused, and nothing else."""
+"""The controller's own ConfigMap: what would not become the configuration is rejected, and nothing else."""
 
 import threading
 from collections.abc import Callable

@@ -90,7 +90,7 @@ class TestRequeue:
         self, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
         recorder = Recorder()
-        recorder.script = [PermanentError("refused")]
+        recorder.script = [PermanentError("rejected")]
         controller = make_controller(recorder)
         await nursery.start(controller.run)
         controller.enqueue("a")

@@ -80,8 +80,8 @@ class World:
                     await trio.sleep(1.0)
                 case "stuck":
                     await trio.sleep_forever()
-                case "refused":
-                    raise PermanentError("refused")
+                case "rejected":
+                    raise PermanentError("rejected")
             self.completed[key] = begun
         finally:
             self.running.remove(key)

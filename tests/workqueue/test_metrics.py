@@ -108,7 +108,7 @@ async def test_a_controller_counts_its_results_and_active_workers(
                 again.append(key)
                 return RequeueAfter(1.0)
             case "never":
-                raise PermanentError("refused")
+                raise PermanentError("rejected")
             case "slow" if not slow:
                 slow.append(key)
                 await trio.sleep_forever()

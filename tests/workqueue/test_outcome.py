@@ -21,7 +21,7 @@ def wrap(inner: Exception, how: str) -> Exception:
 
 
 @pytest.mark.parametrize("how", ["cause", "context", "group"])
-@pytest.mark.parametrize("inner", [RequeueAfter(3.0), PermanentError("refused")])
+@pytest.mark.parametrize("inner", [RequeueAfter(3.0), PermanentError("rejected")])
 def test_a_wrapped_request_or_verdict_is_found(inner: Exception, how: str) -> None:
     assert read_error(wrap(inner, how)) is inner
     assert read_error(wrap(wrap(inner, how), how)) is inner
@@ -40,8 +40,8 @@ def test_a_group_with_other_errors_is_an_error() -> None:
 def test_of_a_group_of_requests_the_soonest_holds() -> None:
     soon = RequeueAfter(1.0)
     assert read_error(ExceptionGroup("", [RequeueAfter(5.0), ExceptionGroup("", [soon])])) is soon
-    refused = PermanentError("a")
-    assert read_error(ExceptionGroup("", [refused, PermanentError("b")])) is refused
+    rejected = PermanentError("a")
+    assert read_error(ExceptionGroup("", [rejected, PermanentError("b")])) is rejected
 
 
 def test_a_chain_that_bites_its_tail_ends() -> None:

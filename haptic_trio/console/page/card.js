@@ -13,9 +13,9 @@ export function showCard(card, match, request, figures) {
   const focused = card.contains(document.activeElement) ? document.activeElement.textContent : null;
   const { route, visits, backends } = match;
   const steps = [["Request", [`${request.method} ${route.host}${route.path}`]], ["Answer", verdictOf(match)]];
-  const troubles = [...route.problems.map((one) => [objectLink(one.object), `: ${one.message}${one.has_fallback ? " (its last good version is served)" : ""}`]),
+  const warnings = [...route.problems.map((one) => [objectLink(one.object), `: ${one.message}${one.has_fallback ? " (its last good version is served)" : ""}`]),
     ...route.warnings.map((text) => [text]), ...route.reasons.map((text) => [text])];
-  if (troubles.length) steps.push(["Warnings", listOf(troubles, "warn")]);
+  if (warnings.length) steps.push(["Warnings", listOf(warnings, "warn")]);
   if (route.winner) steps.push(["Map line", entryOf(route.winner)], ["Object", makerOf(route.winner.made_by)]);
   for (const visit of visits) steps.push([`Gateway listener ${visit.listener}`, routesOf(visit)]);
   for (const backend of backends) steps.push(["Backend", backendOf(backend)],

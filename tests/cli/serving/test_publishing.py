@@ -18,7 +18,7 @@ from tests.support.components.controller import credentials, raw_config_map
 
 
 def read(*arguments: str) -> Any:
-    """Return what the options are read as, or the message of their refusal."""
+    """Return what the options are read as, or the message of their rejection."""
     found: list[Publishing] = []
 
     @click.command()

@@ -43,7 +43,7 @@ def test_each_step_of_the_start_is_shown_until_there_is_a_configuration() -> Non
 
 
 @pytest.mark.parametrize("kind", [m.ConfigInvalid, m.ReconcileFailed, m.IterationEnded])
-def test_trouble_in_the_log_ends_the_progress(kind: type[msgspec.Struct]) -> None:
+def test_a_warning_in_the_log_ends_the_progress(kind: type[msgspec.Struct]) -> None:
     ended = list[bool]()
 
     StartSteps(Steps(), lambda: ended.append(True)).take(example_of(kind))

@@ -20,7 +20,7 @@ _PAGE: Final = 500
 
 
 class ApiError(Exception):
-    """The API server refused; trying again helps for 409, 429 and 5xx only."""
+    """The API server rejected; trying again helps for 409, 429 and 5xx only."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(f"{status} {reason}: {message}")

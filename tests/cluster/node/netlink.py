@@ -36,7 +36,7 @@ _SIOCGIFINDEX: Final = 0x8933
 
 
 class Netlink:
-    """A conversation with the kernel about one network namespace; every method raises OSError when refused."""
+    """A conversation with the kernel about one network namespace; every method raises OSError when rejected."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)

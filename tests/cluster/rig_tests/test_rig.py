@@ -62,8 +62,8 @@ async def test_control_plane_is_the_real_one_and_its_clients_are_authenticated(c
     assert [node["metadata"]["name"] for node in nodes] == ["node-1", "node-2"]
     context = ssl.create_default_context(cafile=cluster.state.certificates.authority)
     async with httpx.AsyncClient(verify=context) as nothing:
-        refused = await nothing.get(f"{cluster.state.api_url}/api/v1/pods")
-        assert (refused.status_code, "system:anonymous" in refused.text) == (403, True)
+        rejected = await nothing.get(f"{cluster.state.api_url}/api/v1/pods")
+        assert (rejected.status_code, "system:anonymous" in rejected.text) == (403, True)
 
 
 async def test_pods_of_a_deployment_answer_at_addresses_of_their_own(cluster: Cluster, namespace: str) -> None:

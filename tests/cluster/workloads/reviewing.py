@@ -281,7 +281,7 @@ async def _report(size: int, count: int) -> None:
             reviewed(cluster, namespace, Path(root), many=size) as found,
         ):
             for name, resources, status in zip(
-                ("accepted", "refused"), samples_of(found, count), (201, REJECTED), strict=True
+                ("accepted", "rejected"), samples_of(found, count), (201, REJECTED), strict=True
             ):
                 before = await _processor_time(found)
                 times = await measure(found, resources, status)

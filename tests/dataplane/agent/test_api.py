@@ -1,4 +1,4 @@
-"""The agent's verbs over real sockets: what is bad is refused with a clear error, and changes nothing."""
+"""The agent's verbs over real sockets: what is bad is rejected with a clear error, and changes nothing."""
 
 import os
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ from haptic_trio.dataplane.agent.tls import RenewedContext
 from haptic_trio.haproxy.model import FileKind, Generation, digest_of, make_file
 from haptic_trio.haproxy.plan.delta import make_delta
 from haptic_trio.haproxy.plan.operations import Plan
-from tests.support.components.agents import refused, serving, until
+from tests.support.components.agents import rejected, serving, until
 from tests.support.components.endpoints import MemoryEndpoint
 from tests.support.processes.haproxy import BASE, answering, build_generation
 
@@ -123,7 +123,7 @@ async def test_a_truncated_upload_is_rejected_and_nothing_of_it_is_stored(tmp_pa
     frames = encode_frames(new_pieces(cut_generation(TWO), None))
     async with agent(tmp_path) as (_endpoint, http):
         for cut in (len(frames) - 1, len(frames) - 1000, 10):
-            rejection = refused(await http.post("/v1/blobs", content=frames[: max(cut, 1)]))
+            rejection = rejected(await http.post("/v1/blobs", content=frames[: max(cut, 1)]))
             assert rejection.code is ErrorCode.TRUNCATED
             assert rejection.hint
     assert not list((tmp_path / "blobs").iterdir())
@@ -146,7 +146,7 @@ async def test_an_upload_that_breaks_off_on_the_way_stores_nothing(tmp_path: Pat
 
 async def test_a_blob_with_another_digest_is_rejected(tmp_path: Path) -> None:
     async with agent(tmp_path) as (_endpoint, http):
-        rejection = refused(await http.post("/v1/blobs", content=encode_frames({digest_of(b"one"): b"two"})))
+        rejection = rejected(await http.post("/v1/blobs", content=encode_frames({digest_of(b"one"): b"two"})))
         assert rejection.code is ErrorCode.WRONG_DIGEST
         assert digest_of(b"one") in rejection.message
 
@@ -157,7 +157,7 @@ async def test_an_oversized_blob_is_rejected(tmp_path: Path, size: int) -> None:
     async with agent(tmp_path, limits=SMALL) as (_endpoint, http):
         response = await http.post("/v1/blobs", content=encode_frames({digest_of(blob): blob}))
         assert response.status_code == 413
-        assert refused(response).code is ErrorCode.TOO_LARGE
+        assert rejected(response).code is ErrorCode.TOO_LARGE
 
 
 async def test_oversized_request_without_content_length_is_rejected(tmp_path: Path) -> None:
@@ -166,17 +166,17 @@ async def test_oversized_request_without_content_length_is_rejected(tmp_path: Pa
             yield b" " * 1000
 
     async with agent(tmp_path, limits=SMALL) as (_endpoint, http):
-        assert refused(await http.post("/v1/activate", content=endless())).code is ErrorCode.TOO_LARGE
+        assert rejected(await http.post("/v1/activate", content=endless())).code is ErrorCode.TOO_LARGE
 
 
 async def test_an_unknown_generation_is_rejected(tmp_path: Path) -> None:
     async with agent(tmp_path) as (endpoint, http):
         response = await post(http, "/v1/activate", ActivateRequest(generation=TWO.id))
         assert response.status_code == 409
-        assert refused(response).code is ErrorCode.GENERATION_UNKNOWN
+        assert rejected(response).code is ErrorCode.GENERATION_UNKNOWN
         plan = PatchRequest(generation=TWO.id, running=ONE.id, plan=Plan())
-        assert refused(await post(http, "/v1/patch", plan)).code is ErrorCode.GENERATION_UNKNOWN
-        assert refused(await http.get(f"/v1/generations/{TWO.id}")).code is ErrorCode.GENERATION_UNKNOWN
+        assert rejected(await post(http, "/v1/patch", plan)).code is ErrorCode.GENERATION_UNKNOWN
+        assert rejected(await http.get(f"/v1/generations/{TWO.id}")).code is ErrorCode.GENERATION_UNKNOWN
         assert endpoint.running == ONE
 
 
@@ -187,8 +187,8 @@ async def test_an_unknown_base_is_rejected_and_that_which_runs_is_known(tmp_path
             manifest = make_manifest(cut_generation(TWO), cut_generation(base))
             staged = await post(http, "/v1/generations", StageRequest(manifest=manifest))
             if base is not ONE:
-                assert refused(response).code is ErrorCode.BASE_UNKNOWN
-                assert refused(staged).code is ErrorCode.BASE_UNKNOWN
+                assert rejected(response).code is ErrorCode.BASE_UNKNOWN
+                assert rejected(staged).code is ErrorCode.BASE_UNKNOWN
                 assert endpoint.running == ONE
         assert endpoint.running == TWO
 
@@ -199,7 +199,7 @@ async def test_missing_blobs_are_named_and_without_them_there_is_no_generation(t
         answer = await post(http, "/v1/generations", StageRequest(manifest=make_manifest(cut, former)))
         # What runs has the others.
         assert set(answer.json()["missing"]) == set(new_pieces(cut, former))
-        rejection = refused(await post(http, "/v1/activate", ActivateRequest(generation=TWO.id)))
+        rejection = rejected(await post(http, "/v1/activate", ActivateRequest(generation=TWO.id)))
         assert rejection.code is ErrorCode.GENERATION_UNKNOWN
         assert endpoint.running == ONE
 
@@ -207,7 +207,7 @@ async def test_missing_blobs_are_named_and_without_them_there_is_no_generation(t
 async def test_a_delta_that_does_not_lead_where_it_says_is_rejected(tmp_path: Path) -> None:
     async with agent(tmp_path) as (endpoint, http):
         wrong = msgspec.structs.replace(make_delta(ONE, TWO), id="0" * 40)
-        rejection = refused(await post(http, "/v1/activate", ActivateRequest(generation="0" * 40, delta=wrong)))
+        rejection = rejected(await post(http, "/v1/activate", ActivateRequest(generation="0" * 40, delta=wrong)))
         assert rejection.code is ErrorCode.BASE_UNKNOWN
         assert endpoint.running == ONE
 
@@ -224,7 +224,7 @@ async def test_a_file_that_would_lie_outside_is_rejected(tmp_path: Path, path: s
             await post(http, "/v1/generations", staging),
         ):
             assert response.status_code == 422
-            assert refused(response).code is ErrorCode.UNSAFE_PATH
+            assert rejected(response).code is ErrorCode.UNSAFE_PATH
         assert endpoint.running == ONE
     # Synchronous, and nothing runs any more.
     assert {entry.name for entry in os.scandir(tmp_path)} == {"tls", "blobs"}
@@ -235,7 +235,7 @@ async def test_paths_in_the_address_lead_nowhere(tmp_path: Path) -> None:
         for path in ("/v1/generations/..%2f..%2fetc%2fpasswd", "/v1/blobs/..%2f..%2ftls%2fca.pem", "/v2/status", "/"):
             response = await http.get(path)
             assert response.status_code in {404, 405, 409}
-            assert refused(response).message
+            assert rejected(response).message
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ async def test_paths_in_the_address_lead_nowhere(tmp_path: Path) -> None:
 )
 async def test_what_is_no_request_is_rejected(tmp_path: Path, body: bytes, code: ErrorCode) -> None:
     async with agent(tmp_path) as (endpoint, http):
-        rejection = refused(await http.post("/v1/activate", content=body))
+        rejection = rejected(await http.post("/v1/activate", content=body))
         assert rejection.code is code
         assert endpoint.running == ONE
 
@@ -266,7 +266,7 @@ async def test_a_manifest_with_wrong_steps_is_rejected(tmp_path: Path) -> None:
     async with agent(tmp_path, limits=SMALL) as (endpoint, http):
         for config, code in ((empty, "base_unknown"), (outside, "base_unknown"), (many, "bad_request")):
             bad = msgspec.structs.replace(manifest, base=ONE.id, config=config)
-            rejection = refused(await post(http, "/v1/generations", StageRequest(manifest=bad)))
+            rejection = rejected(await post(http, "/v1/generations", StageRequest(manifest=bad)))
             assert rejection.code == code
         assert endpoint.running == ONE
 
@@ -275,7 +275,7 @@ async def test_a_file_of_an_unknown_kind_is_rejected(tmp_path: Path) -> None:
     async with agent(tmp_path) as (_endpoint, http):
         desired = cut_generation(build_generation(TWO.text, [make_file(FileKind.MAP, "maps/a", "x y\n")]))
         body = msgspec.json.encode(StageRequest(manifest=make_manifest(desired))).replace(b'"map"', b'"device"')
-        assert refused(await http.post("/v1/generations", content=body)).code is ErrorCode.BAD_REQUEST
+        assert rejected(await http.post("/v1/generations", content=body)).code is ErrorCode.BAD_REQUEST
 
 
 async def test_a_text_that_is_no_configuration_is_rejected(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ async def test_a_text_that_is_no_configuration_is_rejected(tmp_path: Path) -> No
     manifest = Manifest(id="0" * 40, config=Recipe(digest_recipe(recipe), recipe))
     async with agent(tmp_path) as (endpoint, http):
         await http.post("/v1/blobs", content=encode_frames({digest_of(text): text}))
-        rejection = refused(await post(http, "/v1/generations", StageRequest(manifest=manifest)))
+        rejection = rejected(await post(http, "/v1/generations", StageRequest(manifest=manifest)))
         assert rejection.code is ErrorCode.CONFIGURATION_REJECTED
         assert "modus" in rejection.message
         assert endpoint.running == ONE
@@ -293,7 +293,7 @@ async def test_a_text_that_is_no_configuration_is_rejected(tmp_path: Path) -> No
 async def test_a_plan_for_another_generation_is_rejected(tmp_path: Path) -> None:
     async with agent(tmp_path) as (endpoint, http):
         request = PatchRequest(generation=TWO.id, running="0" * 40, plan=Plan(), delta=make_delta(ONE, TWO))
-        rejection = refused(await post(http, "/v1/patch", request))
+        rejection = rejected(await post(http, "/v1/patch", request))
         assert rejection.code is ErrorCode.RUNNING_DIFFERS
         assert endpoint.running == ONE
 
@@ -311,7 +311,7 @@ async def test_too_many_requests_at_a_time_are_rejected(tmp_path: Path) -> None:
                 return (await http.get("/v1/running")).status_code == 503
 
             await until(is_busy)
-            assert refused(await http.get("/v1/running")).code is ErrorCode.BUSY
+            assert rejected(await http.get("/v1/running")).code is ErrorCode.BUSY
             nursery.cancel_scope.cancel()
 
 
@@ -320,7 +320,7 @@ async def test_too_many_requests_in_a_row_are_rejected(tmp_path: Path) -> None:
         responses = [await http.get("/v1/running") for _number in range(10)]
         assert responses[0].status_code == 200
         assert responses[-1].status_code == 429
-        assert refused(responses[-1]).code is ErrorCode.TOO_MANY_REQUESTS
+        assert rejected(responses[-1]).code is ErrorCode.TOO_MANY_REQUESTS
 
 
 async def test_a_request_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
@@ -328,7 +328,7 @@ async def test_a_request_that_takes_too_long_is_given_up(tmp_path: Path) -> None
         endpoint.seconds = 3600
         response = await post(http, "/v1/activate", activation(TWO))
         assert response.status_code == 504
-        assert refused(response).code is ErrorCode.DEADLINE
+        assert rejected(response).code is ErrorCode.DEADLINE
         assert endpoint.running == ONE
         endpoint.seconds = 0
         assert (await post(http, "/v1/activate", ActivateRequest(generation=TWO.id))).status_code == 200
@@ -339,7 +339,7 @@ async def test_an_endpoint_that_fails_is_a_clear_error(tmp_path: Path) -> None:
         endpoint.fails = 1
         response = await post(http, "/v1/activate", activation(TWO))
         assert response.status_code == 502
-        rejection = refused(response)
+        rejection = rejected(response)
         assert (rejection.code, rejection.message) == (ErrorCode.HAPROXY_UNREACHABLE, "told to fail")
 
 

@@ -1,4 +1,4 @@
-"""Generations as manifests: what arrives is what was sent, or is refused."""
+"""Generations as manifests: what arrives is what was sent, or is rejected."""
 
 import msgspec
 import pytest

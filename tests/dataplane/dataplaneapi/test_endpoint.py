@@ -138,19 +138,19 @@ async def test_removed_files_are_removed_once_and_their_names_are_free_for_other
 async def test_removal_that_was_not_noted_leaves_what_others_store_afterwards() -> None:
     api = FakeDataplaneApi()
     await writes_of(api, generation(files=(general("503.http", "busy\n"),)))
-    refused = False
+    rejected = False
 
-    async def refuse_last_note(call: Call) -> Response | None:
-        nonlocal refused
+    async def reject_last_note(call: Call) -> Response | None:
+        nonlocal rejected
         if str(call) == f"PUT {NOTE}" and "503.http" not in api.stores["general"]:
-            refused = True
+            rejected = True
             return rejection(500, "disk full")
         return None
 
-    api.before = refuse_last_note
+    api.before = reject_last_note
     async with open_endpoint(api) as endpoint:
         await sync_endpoint(endpoint, generation())
-        assert refused
+        assert rejected
         api.before = None
         await sync_endpoint(endpoint, generation(balance="leastconn"))
         api.stores["general"]["503.http"] = b"theirs\n"

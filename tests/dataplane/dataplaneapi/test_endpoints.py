@@ -68,7 +68,7 @@ async def test_api_that_answers_again_is_a_new_endpoint(nursery: trio.Nursery) -
                     await trio.testing.wait_all_tasks_blocked(0.01)
             assert published.times == 0
 
-            api.before = lambda _call: refuse_all()
+            api.before = lambda _call: reject_all()
             calls = len(api.calls)
             with trio.fail_after(10):
                 while len(api.calls) < calls + 4:
@@ -82,7 +82,7 @@ async def test_api_that_answers_again_is_a_new_endpoint(nursery: trio.Nursery) -
         nursery.cancel_scope.cancel()
 
 
-async def refuse_all() -> Response:
+async def reject_all() -> Response:
     return rejection(503, "starting")
 
 

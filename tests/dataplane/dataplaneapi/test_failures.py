@@ -1,4 +1,4 @@
-"""Deployments over a Data Plane API that refuses, fails, hangs, or is not one."""
+"""Deployments over a Data Plane API that rejects, fails, hangs, or is not one."""
 
 import json
 
@@ -161,7 +161,7 @@ async def test_certificate_that_cannot_be_read_back_is_not_claimed_to_be_undone(
     await deploy(api, former)
 
 
-async def test_rejected_operation_leaves_the_files_and_the_next_load_mends_the_process() -> None:
+async def test_rejected_operation_leaves_the_files_and_the_next_load_repairs_the_process() -> None:
     api = FakeDataplaneApi()
     await deploy(api, generation())
     desired = generation(

@@ -232,8 +232,8 @@ def test_a_namespace_beyond_the_limit_costs_twice_as_much_for_twice_as_many_gate
         stores = stores_of(gateway_class(), *own_ports(size), *sets_of(size, {"from": "Same"}))
         held = HeldPorts(stores, CONTROLLER, PortRules(most=SIZE))
         with Work() as work:
-            refused = sum(BEYOND in held.unavailable(one, ()).values() for one in stores["gateways"].list())
-        assert size == 2 or refused > size / 2
+            rejected = sum(BEYOND in held.unavailable(one, ()).values() for one in stores["gateways"].list())
+        assert size == 2 or rejected > size / 2
         costs.append(work.calls)
 
     assert costs[2] <= 2.5 * costs[1], costs

@@ -53,8 +53,8 @@ def test_the_oldest_listener_sets_of_a_namespace_are_served_up_to_the_limit() ->
         *("p0.peaceful.test", "p1.peaceful.test", "p2.peaceful.test"),
         *(f"w{number}.web.test" for number in range(9)),
     ]
-    refused = rejected_listeners(SHARED, stores, CONTROLLER, rules)
-    assert [(one.owner["metadata"]["namespace"], name_of(one.owner), one.count) for one in refused] == [
+    rejected = rejected_listeners(SHARED, stores, CONTROLLER, rules)
+    assert [(one.owner["metadata"]["namespace"], name_of(one.owner), one.count) for one in rejected] == [
         ("greedy", "b", 2),
         ("greedy", "c", 1),
     ]
@@ -84,8 +84,8 @@ def test_a_listener_counts_once_for_each_certificate() -> None:
     ports = {port.port: port for port in served_ports(SHARED, stores, CONTROLLER, PortRules.of(listeners=7))}
 
     assert [len(ports[443].listeners), len(ports[80].listeners)] == [2, 2]
-    refused = rejected_listeners(SHARED, stores, CONTROLLER, PortRules.of(listeners=7))
-    assert [(name_of(one.owner), one.count) for one in refused] == [("a", 1), ("b", 1)]
+    rejected = rejected_listeners(SHARED, stores, CONTROLLER, PortRules.of(listeners=7))
+    assert [(name_of(one.owner), one.count) for one in rejected] == [("a", 1), ("b", 1)]
 
 
 def test_twenty_thousand_listeners_of_a_tenant_leave_the_shared_gateway_what_it_is() -> None:
@@ -115,8 +115,8 @@ def test_listener_sets_in_the_namespace_of_the_gateway_have_a_limit_of_their_own
         *("a0.web.test", "a1.web.test", "a2.web.test", "b0.web.test"),
         *("p0.peaceful.test", "p1.peaceful.test"),
     ]
-    (refused,) = rejected_listeners(SHARED, stores, CONTROLLER, rules)
-    assert (name_of(refused.owner), refused.count, refused.reason) == ("b", 2, TOO_MANY_OWN)
+    (rejected,) = rejected_listeners(SHARED, stores, CONTROLLER, rules)
+    assert (name_of(rejected.owner), rejected.count, rejected.reason) == ("b", 2, TOO_MANY_OWN)
     found = ListenerSetStatus(stores, CONTROLLER, rules).wanted(young)
     assert conditions(found) == [("True", "Accepted"), *[("False", "TooManyListeners")] * 2]
     assert found is not None

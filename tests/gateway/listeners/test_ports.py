@@ -114,8 +114,8 @@ def test_the_gateways_of_a_namespace_have_a_limited_number_of_ports(pool: tuple[
     # The oldest first, and in the order of the listeners; a reserved port does not count.
     assert served == [[81, 82, 83], [91, 94], [70, 71, 72, 73, 74]]
     assert unavailable_ports(second, stores, CONTROLLER, rules) == {92: BEYOND, 93: BEYOND}
-    refused = rejected_ports(second, stores, CONTROLLER, rules)
-    assert {(one.port, one.reason, name_of(one.owner)) for one in refused} == {(92, BEYOND, "a"), (93, BEYOND, "a")}
+    rejected = rejected_ports(second, stores, CONTROLLER, rules)
+    assert {(one.port, one.reason, name_of(one.owner)) for one in rejected} == {(92, BEYOND, "a"), (93, BEYOND, "a")}
 
 
 def test_a_port_counts_once_where_all_share_an_address() -> None:
@@ -141,8 +141,8 @@ def test_listener_sets_have_the_ports_that_gateways_of_their_namespace_leave() -
     # A port that another namespace has, by its Gateway or a set, is open to all.
     assert [port.port for port in served_ports(shared, stores, CONTROLLER, rules)] == [71, 80, 90]
     assert [port.port for port in served_ports(own, stores, CONTROLLER, rules)] == [60, 61]
-    refused = rejected_ports(shared, stores, CONTROLLER, rules)
-    assert [(one.port, one.reason, one.owner["kind"], name_of(one.owner)) for one in refused] == [
+    rejected = rejected_ports(shared, stores, CONTROLLER, rules)
+    assert [(one.port, one.reason, one.owner["kind"], name_of(one.owner)) for one in rejected] == [
         (72, BEYOND, "ListenerSet", "old"),
         (73, BEYOND, "ListenerSet", "young"),
     ]

@@ -201,10 +201,10 @@ def test_haproxy_agrees_on_every_fetch_and_converter_without_arguments(
         batch = lines[start : start + 40]
         text = "frontend f\n  mode http\n" + "".join(f"{line}\n" for line in batch)
         _, output = check_config(text)
-        refused = {int(number) - 3 for number in re.findall(r"parsing \[haproxy\.cfg:(\d+)\]", output)}
+        rejected = {int(number) - 3 for number in re.findall(r"parsing \[haproxy\.cfg:(\d+)\]", output)}
         for index, line in enumerate(batch):
-            # What we refuse, it refuses; it knows more about types than we do.
-            if _problems(f"frontend f\n  mode http\n{line}\n", keywords) and index not in refused:
+            # What we reject, it rejects; it knows more about types than we do.
+            if _problems(f"frontend f\n  mode http\n{line}\n", keywords) and index not in rejected:
                 wrongly.append(line)
     assert wrongly == []
     assert len(names) > 80

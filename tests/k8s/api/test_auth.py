@@ -171,7 +171,7 @@ async def test_token_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
             before = len(server.requests)
 
             await cluster.get(SERVICES, "default", "a")
-            # The open watch goes on, and nothing was refused on the way.
+            # The open watch goes on, and nothing was rejected on the way.
             server.put(service("b"))
             await view.until("a", "b")
             assert len(server.requests) == before + 1

@@ -1,4 +1,4 @@
-"""Writes at an API server, and what its refusals become."""
+"""Writes at an API server, and what its rejections become."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

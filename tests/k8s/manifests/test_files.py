@@ -62,7 +62,7 @@ def test_only_hidden_names_that_switch_a_mounted_config_map_matter(path: str, ex
     assert is_relevant("/m", path) is expected
 
 
-def test_a_survey_finds_what_is_new_changed_and_gone(tmp_path: Path) -> None:
+def test_a_scan_finds_new_changed_and_removed_files(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / ".git").mkdir()
     for name in ("same.yaml", "changed.yaml", "gone.yaml"):
@@ -79,7 +79,7 @@ def test_a_survey_finds_what_is_new_changed_and_gone(tmp_path: Path) -> None:
     assert scan.gone == (str(tmp_path / "gone.yaml"),)
 
 
-def test_a_survey_of_paths_looks_at_nothing_else(tmp_path: Path) -> None:
+def test_a_scan_of_paths_reads_no_other_directory(tmp_path: Path) -> None:
     for name in ("named.yaml", "other.yaml"):
         (tmp_path / name).write_text(service_manifest("a"))
     named = str(tmp_path / "named.yaml")
@@ -114,7 +114,7 @@ def test_links_to_files_are_read_and_links_to_directories_are_not_followed(tmp_p
     assert scan_all(str(tmp_path), {}).read == (str(tmp_path / "a.yaml"),)
 
 
-def test_the_switch_of_a_mounted_config_map_is_a_survey_of_its_directory(tmp_path: Path) -> None:
+def test_the_switch_of_a_mounted_config_map_scans_its_directory(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(service_manifest("a"))
 
     scan = scan_paths(str(tmp_path), [str(tmp_path / "..data")], {})

@@ -113,7 +113,7 @@ def hostile_route(text: str) -> Resource:
 @given(HOSTILE, st.integers(0, 6))
 def test_nothing_of_a_route_gets_into_the_configuration(text: str, number: int) -> None:
     whole = hostile_route(text)
-    # Alone, so that one rule that is refused does not hide the others.
+    # Alone, so that one rule that is rejected does not hide the others.
     alone = {**whole, "spec": {**whole["spec"], "rules": [whole["spec"]["rules"][number]]}}
     for one in (whole, alone):
         SITE.put(one)

@@ -1,4 +1,4 @@
-"""Libraries of annotations: documented as a whole, refused where unknown, and never a way for data to become syntax."""
+"""Libraries of annotations: documented as a whole, rejected where unknown, and data never becomes syntax."""
 
 import base64
 import re
@@ -108,9 +108,9 @@ def test_every_annotation_is_documented_and_none_else(vendor: str) -> None:
 def test_an_unknown_annotation_is_rejected_unless_it_is_allowed(vendor: str) -> None:
     evil = annotated("evil", vendor, {"server-snippets": "http-request deny"})
 
-    assert "server-snippets is not supported" in rendered(evil).refused["Ingress default/evil"]
+    assert "server-snippets is not supported" in rendered(evil).rejected["Ingress default/evil"]
     allowed = rendered(evil, ingressAnnotations={vendor: VENDORS[vendor] | {"allowed": ["server-snippets"]}})
-    assert allowed.refused == {}
+    assert allowed.rejected == {}
     assert "http-request deny\n" not in allowed.text
 
 
@@ -127,7 +127,7 @@ def test_a_canary_that_is_neither_is_rejected_alone() -> None:
     for other in (neither, canary):
         other["spec"]["rules"][0]["host"] = "good.example.com"
 
-    assert list(rendered(neither, canary).refused) == ["Ingress default/neither"]
+    assert list(rendered(neither, canary).rejected) == ["Ingress default/neither"]
 
 
 def test_an_ingress_with_annotations_of_two_libraries_is_rejected() -> None:
@@ -137,9 +137,9 @@ def test_an_ingress_with_annotations_of_two_libraries_is_rejected() -> None:
         annotations={"nginx.ingress.kubernetes.io/limit-rps": "1", "haproxy.org/rate-limit-requests": "1"},
     )
 
-    assert "more than one annotation library" in rendered(both).refused["Ingress default/both"]
+    assert "more than one annotation library" in rendered(both).rejected["Ingress default/both"]
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
 def test_annotations_that_others_need_are_rendered_together(vendor: str) -> None:
-    assert rendered(annotated("fine", vendor, BESIDE[vendor])).refused == {}
+    assert rendered(annotated("fine", vendor, BESIDE[vendor])).rejected == {}

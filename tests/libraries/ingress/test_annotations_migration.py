@@ -50,7 +50,7 @@ def test_who_asks_too_often_gets_what_is_allowed_rather_than_nothing(cluster: Cl
         cluster.serve(limited, service("web"), slices, libraries=("base", "ssl", "ingress", "nginx-annotations"))
 
         statuses, deadline = list[int](), time.monotonic() + PATIENCE
-        # Never below the limit: that one is let in after a refusal shows that refusals do not count.
+        # Never below the limit: that one is let in after a rejection shows that rejections do not count.
         while not (503 in statuses and statuses[-1] == 200) and time.monotonic() < deadline:
             statuses.append(ask(cluster.http_port, HOST).status)
 

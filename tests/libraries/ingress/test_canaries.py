@@ -83,7 +83,7 @@ def test_header_value_cookie_and_weight_decide_in_this_order(cluster: Cluster) -
     with applications() as objects:
         for name, terms in given.items():
             objects.extend(pair(name, **terms))
-        assert cluster.serve(*objects, libraries=LIBRARIES).refused == {}
+        assert cluster.serve(*objects, libraries=LIBRARIES).rejected == {}
 
         for name, headers, wanted in expected:
             answer = ask(cluster.http_port, f"{name}.example.com", headers=headers)
@@ -130,7 +130,7 @@ def test_a_canary_takes_nothing_from_other_hosts(cluster: Cluster) -> None:
             *pair("own", weight="100"),
             ingress("other", rule("other.example.com", path("/", "web"))),
         ]
-        assert cluster.serve(*objects, libraries=LIBRARIES).refused == {}
+        assert cluster.serve(*objects, libraries=LIBRARIES).rejected == {}
 
         assert side(ask(cluster.http_port, "own.example.com", "/x")) == "next"
         assert side(ask(cluster.http_port, "other.example.com", "/x")) == "web"

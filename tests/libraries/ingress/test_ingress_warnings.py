@@ -84,9 +84,9 @@ def test_the_younger_ingress_for_a_path_gets_a_warning_that_names_the_older_one(
 
 
 def test_a_quarantined_ingress_wins_no_path() -> None:
-    refused = ingress("old", rule(HOST, path("/", "web"), path("/a b", "web")))
+    rejected = ingress("old", rule(HOST, path("/", "web"), path("/a b", "web")))
 
-    assert Site(refused, ingress("young", rule(HOST, path("/", "web")), age=2)).warnings == []
+    assert Site(rejected, ingress("young", rule(HOST, path("/", "web")), age=2)).warnings == []
 
 
 def test_an_alias_for_the_host_of_another_ingress_gets_a_warning() -> None:

@@ -1,4 +1,4 @@
-"""Tunnels on the wire: CONNECT is refused unless a route asks for it, and WebSockets work over each version of HTTP."""
+"""Tunnels on the wire: CONNECT is rejected unless a route asks for it; WebSockets work over each HTTP version."""
 
 import base64
 import hashlib

@@ -221,7 +221,7 @@ def instance(directory: Path, name: str, peers: dict[str, str], objects: Any) ->
 
 def test_requests_of_a_client_add_up_over_peers(tmp_path: Path, cluster: Cluster) -> None:
     peers = {"haproxy-0.a": f"{HERE}:{free_port()}", "haproxy-1.a": f"{HERE}:{free_port()}"}
-    refused = dict.fromkeys([*peers, "stranger"], 0)
+    rejected = dict.fromkeys([*peers, "stranger"], 0)
     with serving("web") as ports:
         objects = (
             ingress("web", rule(HOST, path("/", "web"))),
@@ -229,21 +229,21 @@ def test_requests_of_a_client_add_up_over_peers(tmp_path: Path, cluster: Cluster
             endpoint_slice("web", endpoint(HERE), ports=ports["web"]),
         )
         with ExitStack() as stack:
-            instances = {name: stack.enter_context(instance(tmp_path, name, peers, objects)) for name in refused}
-            # Never more than 20 to one of them: what refuses is what it knows of the other, within some time.
+            instances = {name: stack.enter_context(instance(tmp_path, name, peers, objects)) for name in rejected}
+            # Never more than 20 to one of them: what rejects is what it knows of the other, within some time.
             for number in range(20):
                 for name in peers:
-                    refused[name] += ask(instances[name], HOST).status == 429
-                if all(refused[name] for name in peers):
+                    rejected[name] += ask(instances[name], HOST).status == 429
+                if all(rejected[name] for name in peers):
                     break
                 # real time: HAProxy sends counters to its peers in its own time
                 time.sleep(0.02 * 1.8 ** (number - 9) if number > 9 else 0)
             for _ in range(21):
-                refused["stranger"] += ask(instances["stranger"], HOST).status == 429
+                rejected["stranger"] += ask(instances["stranger"], HOST).status == 429
 
-    assert refused["haproxy-0.a"]
-    assert refused["haproxy-1.a"]
-    assert refused["stranger"] == 1
+    assert rejected["haproxy-0.a"]
+    assert rejected["haproxy-1.a"]
+    assert rejected["stranger"] == 1
 
 
 def test_http3_is_offered_where_haproxy_has_it_and_rejected_elsewhere(tmp_path: Path) -> None:

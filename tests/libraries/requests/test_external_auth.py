@@ -107,9 +107,9 @@ def test_a_server_decides_what_goes_on_and_what_the_endpoint_learns(cluster: Clu
         assert sent["x-original-url"] == "http://plain.example.com/a?b=1&c=%20"
         assert (sent["cookie"], sent["x-real-ip"], sent["x-forwarded-for"]) == ("k=v", "127.0.0.1", "127.0.0.1")
 
-        refused = ask_for(cluster, "plain", 401)
-        assert (refused.status, refused.headers["www-authenticate"]) == (401, "Bearer")
-        assert "x-user" not in refused.headers
+        rejected = ask_for(cluster, "plain", 401)
+        assert (rejected.status, rejected.headers["www-authenticate"]) == (401, "Bearer")
+        assert "x-user" not in rejected.headers
         assert ask_for(cluster, "plain", 403).status == 403
         assert ask_for(cluster, "plain", 500).status == 503
         assert ask_for(cluster, "plain", 302).status == 503
@@ -237,7 +237,7 @@ def test_an_authentication_url_with_an_unsafe_target_quarantines_the_ingress(
 ) -> None:
     rendered = render([checked("evil", annotations), *servers(80, 4180)], libraries=LIBRARIES)
 
-    assert problem in rendered.refused["Ingress default/evil"]
+    assert problem in rendered.rejected["Ingress default/evil"]
     assert "evil" not in rendered.text
 
 
@@ -253,7 +253,7 @@ def test_an_administrator_can_list_other_hosts_and_services_elsewhere() -> None:
         externalAuthHosts=["auth.example.com", "auth.sso.svc"],
     )
 
-    assert rendered.refused == {}
+    assert rendered.rejected == {}
     lines = dict(line.split(" ", 1) for line in rendered.files["maps/nginx-auth.map"].splitlines())
     assert lines["nginx_default_named"].endswith(",5000,@")
     assert lines["nginx_default_shared"].endswith(",5000,10.0.0.1:4180")

@@ -277,7 +277,7 @@ def test_a_path_with_two_readings_is_rejected_in_an_ingress(cluster: Cluster) ->
         ingress("good", rule(at("a"), path("/%61/b%20c/@/%40/é/%C3%a9", "open"))),
     )
 
-    assert set(rendered.refused) == {f"Ingress default/bad{number}" for number in range(len(paths))}
+    assert set(rendered.rejected) == {f"Ingress default/bad{number}" for number in range(len(paths))}
     assert "a.example.com|/a/b%20c/@/@/é/é/ " in rendered.files["maps/path-prefix.map"]
 
 

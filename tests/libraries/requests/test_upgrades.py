@@ -106,7 +106,7 @@ def test_other_protocols_are_asked_for(cluster: Cluster, protocol: str) -> None:
 
 @pytest.mark.parametrize("status", [200, 400, 426])
 @pytest.mark.parametrize("protocol", ["websocket", "foo"])
-def test_behind_an_upgrade_that_is_refused_requests_meet_the_rules(
+def test_behind_an_upgrade_that_is_rejected_requests_meet_the_rules(
     cluster: Cluster, status: int, protocol: str
 ) -> None:
     with edge(cluster, status) as heads:

@@ -271,8 +271,8 @@ async def test_many_requests_at_once_each_get_their_own_verdict(cluster: Cluster
             batch = list(reversed(held))
             held.clear()
             for other, one in batch:
-                refused = int(one.arguments["query"].partition(b"=")[2]) % 3 == 0
-                await acking(**({"action": "deny"} if refused else {}))(other, one)
+                rejected = int(one.arguments["query"].partition(b"=")[2]) % 3 == 0
+                await acking(**({"action": "deny"} if rejected else {}))(other, one)
 
     async def one(number: int) -> None:
         found[number] = await ask(cluster.http_port, f"/?n={number}")

@@ -103,7 +103,7 @@ def places(text: str) -> set[str]:
 def test_an_annotation_that_leads_elsewhere_is_rejected(prefix: str, annotations: dict[str, str]) -> None:
     found = rendered(prefix, annotations)
 
-    assert list(found.refused) == ["Ingress default/web"]
+    assert list(found.rejected) == ["Ingress default/web"]
     assert ELSEWHERE not in found.text + "".join(found.files.values())
     assert not places(found.text)
 
@@ -112,7 +112,7 @@ def test_an_annotation_that_leads_elsewhere_is_rejected(prefix: str, annotations
 def test_other_annotations_lead_to_endpoints_alone(prefix: str, annotations: dict[str, str]) -> None:
     found = rendered(prefix, annotations)
 
-    assert not found.refused
+    assert not found.rejected
     assert places(found.text) <= {"10.0.0.1:8080"}
 
 
@@ -129,7 +129,7 @@ def test_an_administrator_lists_addresses_of_agents() -> None:
 
     found = rendered(HI, annotations, agentCheckAddresses=["203.0.113.0/24"])
 
-    assert not found.refused
+    assert not found.rejected
     assert f"agent-check agent-port 9000 agent-addr {ELSEWHERE}" in found.text
 
 

@@ -61,7 +61,7 @@ def test_what_becomes_a_pattern_is_the_literal_behind_two_dashes(cluster: Cluste
     evil, literal = becoming(flag)[name]
     result = rendered(evil)
 
-    assert result.refused == {}
+    assert result.rejected == {}
     assert f" -- '{literal}' }}" in result.text
 
 
@@ -115,7 +115,7 @@ def test_haproxy_compares_a_flag_as_text(cluster: Cluster) -> None:
         for name, port in running.items():
             objects += [service(name), endpoint_slice(name, endpoint("127.0.0.1"), ports=port)]
         libraries = ("base", "ssl", "ingress", "nginx-annotations")
-        assert cluster.serve(*objects, libraries=libraries).refused == {}
+        assert cluster.serve(*objects, libraries=libraries).rejected == {}
 
         for number, flag in enumerate(FLAGS):
             answers = {

@@ -1,4 +1,4 @@
-"""Objects that try to become configuration: each is refused, or means nothing but itself, and all others are served."""
+"""Objects that try to become configuration: each is rejected or harmless, and all others are served."""
 
 from typing import Any
 
@@ -63,10 +63,10 @@ BAD_HOSTS = {
 }
 
 
-def refuses_only(rendered: Rendered, *refused: str) -> None:
-    """Check that *refused* are all that is missing, and that nothing of them is left."""
+def rejects_only(rendered: Rendered, *rejected: str) -> None:
+    """Check that *rejected* are all that is missing, and that nothing of them is left."""
     clean = render(GOOD)
-    assert set(rendered.refused) == set(refused)
+    assert set(rendered.rejected) == set(rejected)
     assert rendered.text == clean.text
     assert rendered.files == clean.files
 
@@ -77,14 +77,14 @@ def refuses_only(rendered: Rendered, *refused: str) -> None:
 def test_an_ingress_with_a_bad_path_is_rejected_as_a_whole(bad: str, kind: str) -> None:
     evil = ingress("evil", rule("evil.example.com", path("/fine", "good"), path(bad, "good", kind=kind)))
 
-    refuses_only(render([*GOOD, evil]), "Ingress default/evil")
+    rejects_only(render([*GOOD, evil]), "Ingress default/evil")
 
 
 @pytest.mark.parametrize("bad", [pytest.param(value, id=name) for name, value in BAD_HOSTS.items()])
 def test_an_ingress_with_a_bad_host_is_rejected_as_a_whole(bad: str) -> None:
     evil = ingress("evil", rule("evil.example.com", path("/", "good")), rule(bad, path("/", "good")))
 
-    refuses_only(render([*GOOD, evil]), "Ingress default/evil")
+    rejects_only(render([*GOOD, evil]), "Ingress default/evil")
 
 
 @pytest.mark.parametrize(
@@ -99,14 +99,14 @@ def test_an_ingress_with_a_bad_host_is_rejected_as_a_whole(bad: str) -> None:
 def test_an_ingress_with_an_unusable_backend_is_rejected(backend: dict[str, Any]) -> None:
     evil = ingress("evil", rule("e.example.com", {"path": "/", "pathType": "Prefix", "backend": backend}))
 
-    refuses_only(render([*GOOD, evil]), "Ingress default/evil")
+    rejects_only(render([*GOOD, evil]), "Ingress default/evil")
 
 
 def test_an_external_name_is_rejected_with_its_service_and_answered_with_503() -> None:
     metadata = service("metadata", type="ExternalName", externalName="169.254.169.254")
     rendered = render([*GOOD, ingress("evil", rule("e.example.com", path("/", "metadata"))), metadata])
 
-    assert "ExternalName" in rendered.refused["Service default/metadata"]
+    assert "ExternalName" in rendered.rejected["Service default/metadata"]
     assert "169.254" not in rendered.text
     assert "e.example.com|/ default_metadata_80\n" in rendered.files["maps/path-prefix.map"]
 
@@ -132,7 +132,7 @@ def test_a_bad_endpoint_takes_its_service_out_and_no_other(address: str, port: A
     slices = endpoint_slice("evil", endpoint(address), ports={"": port})
     rendered = render([*GOOD, evil, service("evil"), slices])
 
-    assert list(rendered.refused) == ["Service default/evil"]
+    assert list(rendered.rejected) == ["Service default/evil"]
     assert rendered.text == render(GOOD).text
 
 
@@ -169,7 +169,7 @@ def test_names_of_any_length_and_look_are_accepted(cluster: Cluster) -> None:
 
 
 @pytest.mark.haproxy
-def test_a_path_of_100_kb_and_10000_paths_are_no_trouble(cluster: Cluster) -> None:
+def test_a_path_of_100_kb_and_10000_paths_are_served(cluster: Cluster) -> None:
     with serving("good") as running:
         many = [path(f"/path/{number}", "good") for number in range(10_000)]
         rendered = cluster.serve(
@@ -207,5 +207,5 @@ def test_a_key_of_another_certificate_is_rejected_before_haproxy_rejects_everyth
         tls_secret("mixed", one.cert_chain_pems[0].bytes(), two.private_key_pem.bytes()),
     )
 
-    assert "not that of the first certificate" in rendered.refused["Secret default/mixed"]
+    assert "not that of the first certificate" in rendered.rejected["Secret default/mixed"]
     assert cluster.check(rendered) == ""

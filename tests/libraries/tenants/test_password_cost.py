@@ -74,7 +74,7 @@ def test_a_hash_that_takes_long_for_each_request_is_rejected(way: str) -> None:
         hashed = f"$6$rounds={rounds}$abcdefgh$" + "a" * 86
         rendered = render(protected("attacker", way, 1, 1, hashed), libraries=LIBRARIES)
 
-        assert "more than 10,000 rounds" in rendered.refused["Ingress attacker/i00"]
+        assert "more than 10,000 rounds" in rendered.rejected["Ingress attacker/i00"]
         assert "userlist" not in rendered.text
 
 
@@ -111,10 +111,10 @@ def test_costly_passwords_of_one_namespace_stop_no_deployment_of_others(way: str
 
     # A million rounds each.
     assert (lists_of(rendered, "attacker"), lists_of(rendered, "victim")) == (2, 3)
-    assert set(rendered.refused) == {f"Ingress attacker/i{number:02}" for number in range(2, COUNT)}
+    assert set(rendered.rejected) == {f"Ingress attacker/i{number:02}" for number in range(2, COUNT)}
     assert (
         "namespace attacker has password hashes of more than 2,000,000 rounds"
-        in rendered.refused["Ingress attacker/i02"]
+        in rendered.rejected["Ingress attacker/i02"]
     )
     # Nothing of them is served without passwords.
     for number in range(COUNT):
@@ -162,7 +162,7 @@ def created(at: str, resources: list[Resource]) -> list[Resource]:
     return [{**item, "metadata": {**item["metadata"], "creationTimestamp": at}} for item in resources]
 
 
-def refused(rendered: PipelineRendered) -> set[str]:
+def rejected_objects(rendered: PipelineRendered) -> set[str]:
     return {f"{rejection.subject.namespace}/{rejection.subject.name}" for rejection in rendered.rejections}
 
 
@@ -177,7 +177,7 @@ def test_of_all_namespaces_together_the_youngest_objects_are_rejected_first_at_a
 
     rendered = Renderer(config).render_here(fill(config, *attack, *victims))
 
-    assert refused(rendered) == {f"a{n}/i00" for n in range(1, 5)}
+    assert rejected_objects(rendered) == {f"a{n}/i00" for n in range(1, 5)}
     problem = rendered.rejections[0].problem
     assert "those of all namespaces have 100,000 rounds at most" in problem.message
     assert "templating.maxHashRounds" in problem.hint
@@ -193,7 +193,7 @@ def test_an_object_that_grows_takes_nothing_from_what_is_served_and_waits_for_ro
     )
     renderer = Renderer(config)
     first = renderer.render_here(stores)
-    assert refused(first) == set()
+    assert rejected_objects(first) == set()
     recall = Recall(valid=dict(first.produced))
 
     put(config, stores, *created(OLD, protected("attacker", "nginx", 1, 30, USUAL)))
@@ -206,22 +206,22 @@ def test_an_object_that_grows_takes_nothing_from_what_is_served_and_waits_for_ro
         stores["ingresses"].delete(ResourceRef("Ingress", "victim", f"i0{number}"))
     room = renderer.render_here(stores, recall)
 
-    assert refused(grown) == refused(full) == {"attacker/i00"}
+    assert rejected_objects(grown) == rejected_objects(full) == {"attacker/i00"}
     # Its last good version is served.
     assert all(rejection.has_fallback for rejection in grown.rejections)
-    assert refused(over) == {"attacker/i00", "new/i00"}
-    assert refused(room) == {"attacker/i00"}
+    assert rejected_objects(over) == {"attacker/i00", "new/i00"}
+    assert rejected_objects(room) == {"attacker/i00"}
 
 
 def test_an_object_that_is_rejected_for_others_is_served_when_there_is_room() -> None:
     config = limited_to(50_000)
     stores = fill(config, *(item for name in "abc" for item in created(YOUNG, protected(name, "nginx", 1, 5, USUAL))))
     renderer = Renderer(config)
-    assert refused(renderer.render_here(stores)) == {"c/i00"}
+    assert rejected_objects(renderer.render_here(stores)) == {"c/i00"}
     stores["ingresses"].delete(ResourceRef("Ingress", "a", "i00"))
-    assert refused(renderer.render_here(stores)) == set()
+    assert rejected_objects(renderer.render_here(stores)) == set()
     put(config, stores, *created(OLD, protected("d", "nginx", 1, 5, USUAL)))
-    assert refused(renderer.render_here(stores)) == {"c/i00"}
+    assert rejected_objects(renderer.render_here(stores)) == {"c/i00"}
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(1, 300))

@@ -271,7 +271,7 @@ def test_an_ingress_with_unusable_client_verification_is_quarantined(annotations
         libraries=LIBRARIES,
     )
 
-    assert problem in rendered.refused["Ingress default/evil"]
+    assert problem in rendered.rejected["Ingress default/evil"]
     assert "evil" not in rendered.text
 
 
@@ -279,9 +279,9 @@ def test_a_host_without_a_certificate_of_its_own_is_rejected() -> None:
     bare = asking("bare", {"auth-tls-secret": "one"})
     bare["spec"]["tls"] = [{"hosts": ["other.example.com"], "secretName": "site"}]
 
-    refused = render([bare, authority_secret("one", ONE), service("web")], libraries=LIBRARIES).refused
+    rejected = render([bare, authority_secret("one", ONE), service("web")], libraries=LIBRARIES).rejected
 
-    assert "must list each host" in refused["Ingress default/bare"]
+    assert "must list each host" in rejected["Ingress default/bare"]
 
 
 def test_removed_ca_certificates_reload_a_haproxy_that_cannot_drop_sessions() -> None:

@@ -153,7 +153,7 @@ def test_what_needs_the_request_is_rejected_beside_it(change: dict[str, str], pr
     good = passing("good")
     result = rendered(passing("evil", more=change), good)
 
-    assert problem in result.refused["Ingress default/evil"]
+    assert problem in result.rejected["Ingress default/evil"]
     assert result.files["maps/ingress-passthrough.map"] == "good.example.com tls::default_good_own_80\n"
 
 
@@ -163,4 +163,4 @@ def test_wildcards_and_paths_are_rejected() -> None:
     deep["spec"]["rules"][0]["http"]["paths"][0]["path"] = "/a"
     del bare["spec"]["rules"][0]["host"]
 
-    assert set(rendered(wild, deep, bare).refused) == {f"Ingress default/{name}" for name in ("wild", "deep", "bare")}
+    assert set(rendered(wild, deep, bare).rejected) == {f"Ingress default/{name}" for name in ("wild", "deep", "bare")}

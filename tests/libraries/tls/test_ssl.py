@@ -163,8 +163,8 @@ def test_a_garbage_secret_is_rejected_and_its_host_stays_reachable(
         secret("good", "good.example.com"),
     )
 
-    assert list(rendered.refused) == ["Secret default/bad"]
-    assert message in rendered.refused["Secret default/bad"]
+    assert list(rendered.rejected) == ["Secret default/bad"]
+    assert message in rendered.rejected["Secret default/bad"]
     assert names_of(cluster.https_port, "good.example.com") == {"good.example.com"}
     assert ask(cluster.http_port, "bad.example.com").status == 503
 

@@ -146,7 +146,7 @@ def test_an_annotation_that_cannot_be_honoured_quarantines_the_ingress(
     slices = endpoint_slice("web", endpoint("127.0.0.1"), ports=80)
     objects = [annotated("evil", vendor, annotations), secret("good", INSIDE), service("web"), slices]
 
-    assert problem in render(objects, libraries=LIBRARIES).refused["Ingress default/evil"]
+    assert problem in render(objects, libraries=LIBRARIES).rejected["Ingress default/evil"]
 
 
 def test_annotations_with_another_prefix_of_the_vendor_are_rejected() -> None:
@@ -155,4 +155,4 @@ def test_annotations_with_another_prefix_of_the_vendor_are_rejected() -> None:
     )
     rendered = render([old, service("web")], libraries=("base", "ssl", "ingress", "haproxy-org-annotations"))
 
-    assert "use the prefix haproxy.org/" in rendered.refused["Ingress default/old"]
+    assert "use the prefix haproxy.org/" in rendered.rejected["Ingress default/old"]

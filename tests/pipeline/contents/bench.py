@@ -75,7 +75,7 @@ class ContentBench(Bench):
             return (await self.run()).generation
 
     @property
-    def refused(self) -> list[tuple[str, str]]:
+    def rejected(self) -> list[tuple[str, str]]:
         """Rejected contents and the reasons."""
         return [
             (one.url.removeprefix(LIST), one.problem.message)

@@ -52,7 +52,7 @@ class World(Renderer, Validator):
 
     def _judge(self, phase: str, contents: Mapping[str, Content]) -> None:
         if self.fails_in == phase or phase in self._kinds(contents):
-            raise RejectedError(phase, (Problem(message=f"refused in {phase}"),))
+            raise RejectedError(phase, (Problem(message=f"rejected in {phase}"),))
 
     async def render(self, *_arguments: Any) -> Rendered:
         await trio.lowlevel.checkpoint()

@@ -32,10 +32,10 @@ def after_one_cycle() -> Quarantine:
     return quarantine
 
 
-def accept(quarantine: Quarantine, serial: int, *given: FragmentOutput | None, refused: bool = False) -> None:
+def accept(quarantine: Quarantine, serial: int, *given: FragmentOutput | None, rejected: bool = False) -> None:
     """Let a render give the fragment `key()` something, or the same as before, and let it be accepted."""
     quarantine.take(serial, {key(): one for one in given}, is_new=False)
-    quarantine.accept(serial, [rejection(has_fallback=True)] if refused else [])
+    quarantine.accept(serial, [rejection(has_fallback=True)] if rejected else [])
 
 
 def test_what_was_part_of_a_valid_configuration_is_recalled(after_one_cycle: Quarantine) -> None:
@@ -90,7 +90,7 @@ def test_suspect_that_gave_nothing_leads_nowhere() -> None:
 def test_block_is_lifted_when_the_fragment_gives_something_else(after_one_cycle: Quarantine) -> None:
     after_one_cycle.reject({key(): PROBLEM}, {key(): output("bad")})
 
-    accept(after_one_cycle, 2, refused=True)
+    accept(after_one_cycle, 2, rejected=True)
     assert key() in after_one_cycle.recall().blocked
     accept(after_one_cycle, 3, output("corrected"))
 

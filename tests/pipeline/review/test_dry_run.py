@@ -1,4 +1,4 @@
-"""A change that is tried: what would be refused for it is found, and nothing else learns of it."""
+"""A change that is tried: what would be rejected for it is found, and nothing else learns of it."""
 
 import json
 from pathlib import Path

@@ -31,8 +31,8 @@ class Faults:
     expired_status: bool = False
     """Say 410 as the HTTP status; else as an event of the watch."""
     list_streaming: bool = True
-    """Know `sendInitialEvents`; else answer it with `list_streaming_refusal`."""
-    list_streaming_refusal: int = 422
+    """Know `sendInitialEvents`; else answer it with `list_streaming_rejection`."""
+    list_streaming_rejection: int = 422
     """422 where the feature is off; 500 where it is on and the etcd behind is too old for it."""
     ignores_list_streaming: bool = False
     """Take `sendInitialEvents` for an unknown parameter, as servers before 1.27 do."""

@@ -128,7 +128,7 @@ class Watch:
         asked = query.get("resourceVersion", "")
         streams = query.get("sendInitialEvents") == "true" and not faults.ignores_list_streaming
         if streams and not faults.list_streaming:
-            raise StatusError(faults.list_streaming_refusal, "Invalid", "told to refuse sendInitialEvents")
+            raise StatusError(faults.list_streaming_rejection, "Invalid", "told to reject sendInitialEvents")
         self._version = int(asked) if asked not in {"", "0"} else state.version
         if asked in {"", "0"}:
             objects = [collection.objects[place] for place in collection.places()]

@@ -133,7 +133,7 @@ async def until(event: Callable[[], Awaitable[bool]]) -> None:
         await trio.sleep(0.02)
 
 
-def refused(response: httpx.Response) -> ErrorAnswer:
+def rejected(response: httpx.Response) -> ErrorAnswer:
     """Return the error that *response* is."""
     assert response.status_code >= 400, response.text
     return msgspec.json.decode(response.content, type=ErrorAnswer)

@@ -26,15 +26,15 @@ KINDS = {
 
 
 class Rendered(msgspec.Struct, frozen=True):
-    """What came out of one cycle, after all objects that had to be refused were left out."""
+    """What came out of one cycle, after all objects that had to be rejected were left out."""
 
     text: str
     files: dict[str, str]
     rejections: tuple[Rejection, ...]
 
     @property
-    def refused(self) -> dict[str, str]:
-        """By object, such as `Ingress default/web`: why it was refused."""
+    def rejected(self) -> dict[str, str]:
+        """By object, such as `Ingress default/web`: why it was rejected."""
         return {str(rejection.subject): rejection.problem.message for rejection in self.rejections}
 
 
@@ -58,16 +58,16 @@ def render(
 
 
 def render_config(config: Config, objects: Iterable[Resource]) -> Rendered:
-    """Render *objects* with *config*; a refused object is left out of everything."""
+    """Render *objects* with *config*; a rejected object is left out of everything."""
     objects, rejections = list(objects), list[Rejection]()
     while True:
         rendered = _render_once(config, objects)
         if not rendered.rejections:
             return msgspec.structs.replace(rendered, rejections=tuple(rejections))
         rejections += rendered.rejections
-        refused = {rejection.subject for rejection in rendered.rejections}
-        kept = [item for item in objects if subject_of(item) not in refused]
-        assert len(kept) < len(objects), f"{refused} cannot be left out"
+        rejected = {rejection.subject for rejection in rendered.rejections}
+        kept = [item for item in objects if subject_of(item) not in rejected]
+        assert len(kept) < len(objects), f"{rejected} cannot be left out"
         objects = kept
 
 

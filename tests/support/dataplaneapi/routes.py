@@ -13,12 +13,12 @@ from tests.support.dataplaneapi.state import (
     DIRECTORIES,
     ROOT,
     Process,
-    RefusedError,
+    RejectedError,
     checksum,
     clean_name,
     describe_certificate,
     load,
-    refuse_faults,
+    reject_faults,
     rewrite,
     with_header,
 )
@@ -79,7 +79,7 @@ class Api:
         given = int(params.get("version", "0"))
         if given != self.version:
             message = f"version in configuration file is {self.version}, given version is {given}"
-            raise RefusedError(409, f"version mismatch: {message}")
+            raise RejectedError(409, f"version mismatch: {message}")
 
     def replace(self, text: str) -> None:
         """Store a new configuration."""
@@ -127,10 +127,10 @@ class Api:
         return [*self._reloads.values(), *pending]
 
     def force(self) -> None:
-        """Reload now, together with what is scheduled; raises RefusedError when it fails."""
+        """Reload now, together with what is scheduled; raises RejectedError when it fails."""
         output = self.settle(now=True) if self._pending else self.reload()
         if output:
-            raise RefusedError(400, f"Reload failed: exit status 1, {output}")
+            raise RejectedError(400, f"Reload failed: exit status 1, {output}")
 
 
 def route(method: str, path: str) -> Callable[[Handler], Handler]:
@@ -163,15 +163,15 @@ def _raw(api: Api, params: Params, body: bytes) -> Response:
 def _push(api: Api, params: Params, body: bytes) -> Response:
     text = body.decode(errors="surrogateescape")
     if params.get("only_validate") == "true":
-        refuse_faults(text, f"{ROOT}/tmp/x")
+        reject_faults(text, f"{ROOT}/tmp/x")
         return _text(api, 202)
     api.check_version(params)
     transaction = str(uuid.uuid4())
     try:
-        refuse_faults(
+        reject_faults(
             "\n\n\n" + rewrite(text), f"{ROOT}/tx/haproxy.cfg.{transaction}", f"err transactionId={transaction} \n"
         )
-    except RefusedError:
+    except RejectedError:
         api.transactions[transaction] = {"id": transaction, "status": "failed"}
         raise
     api.replace(text)
@@ -200,7 +200,7 @@ def _reloads(api: Api, params: Params, body: bytes) -> Response:
 def _reload(api: Api, params: Params, body: bytes, name: str) -> Response:
     found = next((reload for reload in api.list_reloads() if reload["id"] == name), None)
     if found is None:
-        raise RefusedError(404, f"reload {name} not found")
+        raise RejectedError(404, f"reload {name} not found")
     return JSONResponse(found)
 
 
@@ -218,7 +218,7 @@ def _create(api: Api, params: Params, body: tuple[str, bytes], store: str) -> Re
     name, content = clean_name(store, body[0]), body[1]
     path = f"{ROOT}/{DIRECTORIES[store]}/{name}"
     if name in _store(api, store):
-        raise RefusedError(409, f"object already exists: file {path} already exists")
+        raise RejectedError(409, f"object already exists: file {path} already exists")
     described = {**_describe(store, name), "size": len(content)}
     if store == "ssl_certificates":
         described.update(describe_certificate(content))
@@ -247,7 +247,7 @@ def _stored_file(api: Api, params: Params, body: bytes, store: str, name: str) -
 def _replace_file(api: Api, params: Params, body: bytes | tuple[str, bytes], store: str, name: str) -> Response:
     _find_file(api, store, name)
     if body == b"":
-        raise RefusedError(422, "data in body is required")
+        raise RejectedError(422, "data in body is required")
     content = body[1] if isinstance(body, tuple) else body
     described = {**_describe(store, name), "size": len(content)}
     if store == "ssl_certificates":
@@ -262,7 +262,7 @@ def _delete_file(api: Api, params: Params, body: bytes, store: str, name: str) -
     _find_file(api, store, name)
     path = f"{ROOT}/{DIRECTORIES[store]}/{name}"
     if path in api.text:
-        raise RefusedError(409, f"rejecting attempt to delete file {path} referenced in haproxy conf")
+        raise RejectedError(409, f"rejecting attempt to delete file {path} referenced in haproxy conf")
     del api.stores[store][name]
     if store in {"maps", "general"}:
         return Response(status_code=204)
@@ -281,14 +281,14 @@ def _after_write(api: Api, params: Params, done: Response, *, accepted: Response
 
 def _store(api: Api, store: str) -> dict[str, bytes]:
     if store not in api.stores:
-        raise RefusedError(404, f"path storage/{store} was not found")
+        raise RejectedError(404, f"path storage/{store} was not found")
     return api.stores[store]
 
 
 def _find_file(api: Api, store: str, name: str) -> bytes:
     if name not in _store(api, store):
         place = f"{ROOT}/{DIRECTORIES[store]}"
-        raise RefusedError(404, f"missing object: file {name} doesn't exist in dir: {place}")
+        raise RejectedError(404, f"missing object: file {name} doesn't exist in dir: {place}")
     return api.stores[store][name]
 
 

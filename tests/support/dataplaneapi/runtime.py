@@ -6,7 +6,7 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 
 from tests.support.dataplaneapi.routes import ROUTES, Api, Params, route
-from tests.support.dataplaneapi.state import ROOT, RefusedError, run_server
+from tests.support.dataplaneapi.state import ROOT, RejectedError, run_server
 
 __all__ = ["ROUTES"]
 
@@ -30,7 +30,7 @@ def _find_server(api: Api, backend: str, server: str) -> dict[str, Any]:
     try:
         return api.process.servers[backend, server]
     except KeyError:
-        raise RefusedError(404, f"no data for {backend}/{server}: not found") from None
+        raise RejectedError(404, f"no data for {backend}/{server}: not found") from None
 
 
 @route("GET", "runtime/backends/{backend}/servers/{server}")
@@ -52,9 +52,9 @@ def _change_server(api: Api, params: Params, body: bytes, backend: str, server: 
 def _add_server(api: Api, params: Params, body: bytes, backend: str) -> Response:
     reported = json.loads(body)
     if backend not in api.process.backends:
-        raise RefusedError(404, "[3] No such backend. [add server]")
+        raise RejectedError(404, "[3] No such backend. [add server]")
     if (backend, reported["name"]) in api.process.servers:
-        raise RefusedError(409, "[3] Already exists a server with the same name in backend. [add server]")
+        raise RejectedError(409, "[3] Already exists a server with the same name in backend. [add server]")
     count = sum(name == backend for name, _ in api.process.servers)
     server = run_server(reported, backend, count, reported.get("weight", 1), "maint")
     api.process.servers[backend, reported["name"]] = server
@@ -66,7 +66,7 @@ def _delete_server(api: Api, params: Params, body: bytes, backend: str, server: 
     _find_server(api, backend, server)["admin_state"] = "maint"
     if (backend, server) in api.process.busy:
         message = "[3] Server still has connections attached to it, cannot remove it. [del server]"
-        raise RefusedError(500, message)
+        raise RejectedError(500, message)
     del api.process.servers[backend, server]
     return Response(status_code=204)
 
@@ -78,7 +78,7 @@ def _maps(api: Api, params: Params, body: bytes) -> Response:
 
 def _find_map(api: Api, name: str) -> list[tuple[str, str]]:
     if name not in api.process.maps:
-        raise RefusedError(404, f"map {name}: not found")
+        raise RejectedError(404, f"map {name}: not found")
     return api.process.maps[name]
 
 
@@ -103,7 +103,7 @@ def _clear_map(api: Api, params: Params, body: bytes, name: str) -> Response:
 def _entries(api: Api, params: Params, body: bytes, name: str) -> Response:
     entries = _find_map(api, name)
     if not entries:
-        raise RefusedError(404, f"map {name} has no entries: not found")
+        raise RejectedError(404, f"map {name} has no entries: not found")
     return JSONResponse([{"id": hex(index), "key": key, "value": value} for index, (key, value) in enumerate(entries)])
 
 
@@ -112,7 +112,7 @@ def _add_entry(api: Api, params: Params, body: bytes, name: str) -> Response:
     entry = json.loads(body)
     entries = _find_map(api, name)
     if any(key == entry["key"] for key, _ in entries):
-        raise RefusedError(409, "already exists")
+        raise RejectedError(409, "already exists")
     entries.append((entry["key"], entry["value"]))
     _sync_map(api, params, name)
     return JSONResponse(entry, 201)
@@ -139,7 +139,7 @@ def _find_entry(entries: list[tuple[str, str]], key: str) -> int:
     for index, (name, _) in enumerate(entries):
         if name == key:
             return index
-    raise RefusedError(404, f"{key}: not found")
+    raise RejectedError(404, f"{key}: not found")
 
 
 def _sync_map(api: Api, params: Params, name: str) -> None:

@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse, Response
 
 from tests.support.dataplaneapi.routes import Api, Params, route
 from tests.support.dataplaneapi.ssl import ROUTES
-from tests.support.dataplaneapi.state import RefusedError, read_server, split_sections, write_server
+from tests.support.dataplaneapi.state import RejectedError, read_server, split_sections, write_server
 
 __all__ = ["ROUTES"]
 
@@ -24,7 +24,7 @@ def _find(sections: Sections, backend: str) -> list[str]:
     for section in sections:
         if section[0].split()[:2] == ["backend", backend]:
             return section
-    raise RefusedError(404, f"missing object: backend {backend} does not exist")
+    raise RejectedError(404, f"missing object: backend {backend} does not exist")
 
 
 def _servers_of(section: list[str]) -> dict[str, dict[str, Any]]:
@@ -111,7 +111,7 @@ def _add_server(api: Api, params: Params, body: bytes, backend: str) -> Response
     sections, transaction = _begin(api, params)
     section = _find(sections, backend)
     if sent["name"] in _servers_of(section):
-        raise RefusedError(409, f"object already exists: server {sent['name']} already exists in {backend} backend")
+        raise RejectedError(409, f"object already exists: server {sent['name']} already exists in {backend} backend")
     section.append(write_server(sent))
     # Without a reload: the change is sent to the process as well.
     if transaction is None:

@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from tests.support.dataplaneapi.contract import Sent, check_answer, check_request
 from tests.support.dataplaneapi.routes import Api
 from tests.support.dataplaneapi.sections import ROUTES
-from tests.support.dataplaneapi.state import RefusedError
+from tests.support.dataplaneapi.state import RejectedError
 
 PASSWORD = "s3cret-of-the-api"
 
@@ -104,7 +104,7 @@ class FakeDataplaneApi(Api):
                 names = {key: unquote(value) for key, value in match.groupdict().items()}
                 try:
                     return handler(self, call.params, content, **names)
-                except RefusedError as rejection:
+                except RejectedError as rejection:
                     return _error(rejection.status, rejection.message)
         return _error(404, f"path {call.path} was not found")
 
@@ -150,5 +150,5 @@ def answers(method: str, path: str, response: Response, *, times: int = 1) -> Be
 
 
 def rejection(status: int, message: str) -> Response:
-    """Return what the API says when it refuses."""
+    """Return what the API says when it rejects."""
     return JSONResponse({"code": status, "message": message}, status)

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from tests.support.dataplaneapi.routes import Api, Params, route
 from tests.support.dataplaneapi.runtime import ROUTES
-from tests.support.dataplaneapi.state import RefusedError, describe_certificate
+from tests.support.dataplaneapi.state import RejectedError, describe_certificate
 
 __all__ = ["ROUTES"]
 
@@ -20,14 +20,14 @@ LISTS = "runtime/ssl_crt_lists/entries"
 @route("GET", "runtime/ssl_certs")
 def _certificates(api: Api, params: Params, body: bytes) -> Response:
     if not api.knows_certificates:
-        raise RefusedError(404, "path runtime/ssl_certs was not found")
+        raise RejectedError(404, "path runtime/ssl_certs was not found")
     names = sorted(api.process.certificates)
     return JSONResponse([{"storage_name": name, "description": name.rpartition("/")[2]} for name in names] or None)
 
 
 def _find(api: Api, name: str) -> bytes:
     if name not in api.process.certificates:
-        raise RefusedError(500, f"Can't display the content of '{name}': not found")
+        raise RejectedError(500, f"Can't display the content of '{name}': not found")
     return api.process.certificates[name]
 
 
@@ -51,14 +51,14 @@ def _replace(api: Api, params: Params, body: tuple[str, bytes], name: str) -> Re
 def _delete(api: Api, params: Params, body: bytes, name: str) -> Response:
     _find(api, name)
     if any(line.split()[0] == name for lines in api.process.crt_lists.values() for line in lines):
-        raise RefusedError(500, f"certificate '{name}' in use, can't be deleted!")
+        raise RejectedError(500, f"certificate '{name}' in use, can't be deleted!")
     del api.process.certificates[name]
     return Response(status_code=204)
 
 
 def _lines(api: Api, params: Params) -> list[str]:
     if params["name"] not in api.process.crt_lists:
-        raise RefusedError(404, "not found")
+        raise RejectedError(404, "not found")
     return api.process.crt_lists[params["name"]]
 
 
@@ -77,7 +77,7 @@ def _entries(api: Api, params: Params, body: bytes) -> Response:
 def _add_entry(api: Api, params: Params, body: bytes) -> Response:
     reported = json.loads(body)
     if reported["file"] not in api.process.certificates:
-        raise RefusedError(500, f"certificate '{reported['file']}' does not exist!")
+        raise RejectedError(500, f"certificate '{reported['file']}' does not exist!")
     options = [f"[{reported['ssl_bind_config']}]"] if reported.get("ssl_bind_config") else []
     _lines(api, params).append(" ".join([reported["file"], *options, *reported.get("sni_filter", [])]))
     return Response(status_code=201)
@@ -88,9 +88,9 @@ def _delete_entry(api: Api, params: Params, body: bytes) -> Response:
     lines, name = _lines(api, params), params["cert_file"]
     found = [line for line in lines if line.split()[0] == name]
     if name not in api.process.certificates:
-        raise RefusedError(404, f"Can't delete the entry: certificate '{name}' does not exist!")
+        raise RejectedError(404, f"Can't delete the entry: certificate '{name}' does not exist!")
     if len(found) != 1:
-        raise RefusedError(500, "Can't delete the entry")
+        raise RejectedError(500, "Can't delete the entry")
     lines.remove(found[0])
     return Response(status_code=204)
 

@@ -20,7 +20,7 @@ DESCRIPTIONS = {
     "general": "managed general use file",
 }
 BALANCES = {"roundrobin", "static-rr", "leastconn", "source", "uri", "first", "random", "hash"}
-BALANCE_REFUSAL = (
+BALANCE_REJECTION = (
     "balance only supports 'roundrobin', 'static-rr', 'leastconn', 'source', 'uri', "
     "'url_param', 'hdr(name)' and 'rdp-cookie(name)' options."
 )
@@ -28,7 +28,7 @@ SORTED_KINDS = ("frontend", "backend")
 KINDS = ("global", "defaults", "userlist", "resolvers", "frontend", "listen", "backend")
 
 
-class RefusedError(Exception):
+class RejectedError(Exception):
     """A request that the API answers with a status other than success."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -99,16 +99,16 @@ def find_faults(text: str) -> Iterator[tuple[int, str]]:
         if words[:1] == ["mode"] and words[1] not in {"http", "tcp", "log"}:
             yield number, f"unknown proxy mode '{words[1]}'."
         if words[:1] == ["balance"] and words[1] not in BALANCES:
-            yield number, BALANCE_REFUSAL
+            yield number, BALANCE_REJECTION
 
 
-def refuse_faults(text: str, place: str, prefix: str = "") -> None:
-    """Raise RefusedError as the API does for a configuration that HAProxy refuses."""
+def reject_faults(text: str, place: str, prefix: str = "") -> None:
+    """Raise RejectedError as the API does for a configuration that HAProxy rejects."""
     faults = [f'msg="config parsing [{place}:{line}] {message}"' for line, message in find_faults(text)]
     if faults:
         faults += [f'msg="config Error(s) found in configuration file {place}"']
         faults += ['msg="config Fatal errors found in configuration."']
-        raise RefusedError(400, f"validation error: exit status 1: {prefix}" + "\n".join(faults))
+        raise RejectedError(400, f"validation error: exit status 1: {prefix}" + "\n".join(faults))
 
 
 def load(text: str, stores: dict[str, dict[str, bytes]]) -> Process:
@@ -173,11 +173,11 @@ def write_server(server: dict[str, Any]) -> str:
 
 
 def describe_certificate(content: bytes) -> dict[str, Any]:
-    """Return what the API says of a certificate; raises RefusedError for rubbish."""
+    """Return what the API says of a certificate; raises RejectedError for rubbish."""
     try:
         certificate = x509.load_pem_x509_certificates(content)[0]
     except ValueError as exc:
-        raise RefusedError(500, "failed to parse certificate") from exc
+        raise RejectedError(500, "failed to parse certificate") from exc
     names: list[str] = []
     for extension in certificate.extensions:
         if isinstance(extension.value, x509.SubjectAlternativeName):

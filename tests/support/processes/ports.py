@@ -17,7 +17,7 @@ def free_port() -> int:
     The kernel gives it neither to a listener on any port nor to a connection
     of this machine. A process that names it can listen there if it sets
     SO_REUSEADDR, as HAProxy and the servers of Trio do. Connections before
-    that are refused.
+    that are rejected.
     """
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -222,7 +222,7 @@ async def perform(binary: Path, root: Path) -> dict[str, bool]:
             found[name] = (await agent.describe()).reloads > before
             assert result.changed
             assert found[name] is result.reloaded, (name, result)
-            assert not any("refused" in reason for reason in result.reasons), (name, result.reasons)
+            assert not any("rejected" in reason for reason in result.reasons), (name, result.reasons)
     return found
 
 

@@ -44,7 +44,7 @@ class Receiver:
         self.raw = b""
         """All bodies, to look for what should not be there."""
         self.hangs = False
-        self.refuses = False
+        self.rejects = False
         self.address = ""
         self._arrived = trio.Event()
 
@@ -53,7 +53,7 @@ class Receiver:
         body = await request.body()
         if self.hangs:
             await trio.sleep_forever()
-        if self.refuses:
+        if self.rejects:
             return Response(status_code=400)
         if request.headers.get("content-encoding") == "gzip":
             body = gzip.decompress(body)

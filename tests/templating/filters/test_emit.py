@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from haptic_trio.templating.engine import Engine, RenderError
 from haptic_trio.templating.filters.emit import EmitError, trust
 from haptic_trio.templating.values.text import Emitted
-from tests.templating.rendering import refused, render
+from tests.templating.rendering import rejected, render
 
 HOSTILE = {
     "newline": "a\n  http-request deny",
@@ -162,14 +162,14 @@ def test_no_way_leads_a_hostile_value_into_the_output(way: str) -> None:
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_bare_value_that_could_mean_something_is_rejected(kind: str) -> None:
-    assert "`v`" in refused("server {{ v }}", v=HOSTILE[kind]).message
+    assert "`v`" in rejected("server {{ v }}", v=HOSTILE[kind]).message
 
 
 @given(value=st.text(max_size=20))
 def test_whatever_passes_bare_is_one_unquoted_word_of_itself(value: str) -> None:
     try:
         text = render("{{ v }}", v=value)
-    except Exception:  # noqa: BLE001  either refused, or unchanged
+    except Exception:  # noqa: BLE001  either rejected, or unchanged
         return
     assert text == value
     assert value.isascii()
@@ -192,7 +192,7 @@ def test_numbers_and_booleans_are_literals(value: float, text: str) -> None:
 
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf"), [], ["a"], {}, {"a": 1}, b"x", object()])
 def test_what_is_no_text_is_rejected(value: object) -> None:
-    assert "`v`" in refused("{{ v }}", v=value).message
+    assert "`v`" in rejected("{{ v }}", v=value).message
 
 
 def test_text_of_the_template_is_trusted() -> None:
@@ -223,18 +223,18 @@ def test_trusted_parts_stay_trusted_where_they_are_only_put_together() -> None:
     ],
 )
 def test_trusted_text_that_is_changed_is_data_again(change: str) -> None:
-    refused("{{ ('a b c d e' | " + change + ") }}")
+    rejected("{{ ('a b c d e' | " + change + ") }}")
 
 
 def test_parts_of_trusted_text_are_data_again() -> None:
     for source in ("{{ 'a b'[0:] }}", "{{ 'a b'[1] }}", "{{ 'a b'.strip() }}", "{{ 'a #b'.split('a')[1] }}"):
-        refused(source)
+        rejected(source)
 
 
 def test_folding_does_not_make_an_operation_a_literal() -> None:
-    refused("{{ 'a b' | upper }}")
-    refused("{{ '%s b' % 'a' }}")
-    refused("{% if 'a b' | upper == 'A B' %}{{ ('a b' | upper) }}{% endif %}")
+    rejected("{{ 'a b' | upper }}")
+    rejected("{{ '%s b' % 'a' }}")
+    rejected("{% if 'a b' | upper == 'A B' %}{{ ('a b' | upper) }}{% endif %}")
 
 
 def test_an_inline_if_without_else_gives_nothing() -> None:
@@ -256,13 +256,13 @@ def test_the_administrator_cannot_forge_marks() -> None:
 def test_no_message_holds_the_value() -> None:
     secret = "hunter2 with spaces; and \x01 more"
     for source in ("{{ v }}", "{{ v | name }}", "{{ v | port }}", "{{ v | int + v }}", "{{ v.nothing }}"):
-        problem = refused(source, v=secret)
+        problem = rejected(source, v=secret)
         assert "hunter2" not in str(problem)
         assert "hunter2" not in problem.excerpt
 
 
 def test_the_message_names_expression_character_and_way_out() -> None:
-    problem = refused("x\ny {{ i.spec['host'].name }}", i={"spec": {"host": {"name": "a\nb#"}}})
+    problem = rejected("x\ny {{ i.spec['host'].name }}", i={"spec": {"host": {"name": "a\nb#"}}})
     assert problem.message == "`i.spec['host'].name` contains a newline at character 2, '#' at character 4"
     assert (problem.line, problem.source) == (2, "main")
     assert "| word" in problem.hint

@@ -1,4 +1,4 @@
-"""Emitters return exactly what HAProxy reads back as the value, or refuse."""
+"""Emitters return exactly what HAProxy reads back as the value, or reject."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Servers that requests are checked by: which are taken, which are refused, and that every result is one field."""
+"""Servers that requests are checked by: which are taken, which are rejected, and that every result is one field."""
 
 import re
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.templating.rendering import refused, render
+from tests.templating.rendering import rejected, render
 
 ITEMS = [
     {"n": "b", "w": 2, "l": [1], "h": {"v": "x"}},
@@ -34,7 +34,7 @@ def test_sort_by(criteria: str, order: str) -> None:
 
 @pytest.mark.parametrize("criteria", ["n:up", "[", ""])
 def test_sort_by_rejects_what_it_does_not_know(criteria: str) -> None:
-    refused("{{ x | sort_by(c) }}", x=ITEMS, c=criteria)
+    rejected("{{ x | sort_by(c) }}", x=ITEMS, c=criteria)
 
 
 def test_group_by_keeps_the_order_of_appearance() -> None:
@@ -90,9 +90,9 @@ def test_filter(source: str, text: str) -> None:
     "name", ["lower", "upper", "string", "trim", "split", "replace('a', 'b')", "b64encode", "title"]
 )
 def test_null_never_becomes_the_word_none(name: str) -> None:
-    refused("{{ (none | " + name + ") ~ '' }}")
-    refused("{{ 'a' ~ none }}")
-    refused("{{ [none] | join }}")
+    rejected("{{ (none | " + name + ") ~ '' }}")
+    rejected("{{ 'a' ~ none }}")
+    rejected("{{ [none] | join }}")
 
 
 def test_indent_leaves_blank_lines_alone() -> None:

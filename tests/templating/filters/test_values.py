@@ -1,4 +1,4 @@
-"""Values as annotations spell them: what each means, and what is refused."""
+"""Values as annotations spell them: what each means, and what is rejected."""
 
 import re
 
@@ -123,9 +123,9 @@ def test_the_rest_of_a_path_is_no_expression() -> None:
 def test_a_new_path_has_the_groups_of_the_old_one_and_nothing_for_others() -> None:
     assert values.rewrite_target("/x/$2", 2) == "'/x/\\2'"
     assert values.rewrite_target("/x/$3", 2) == "'/x/'"
-    for refused in ("x", "/?a=$1", "/$name", "/$0", "/\\1", "/a b"):
+    for rejected in ("x", "/?a=$1", "/$name", "/$0", "/\\1", "/a b"):
         with pytest.raises(EmitError):
-            values.rewrite_target(refused, 2)
+            values.rewrite_target(rejected, 2)
 
 
 @given(st.sampled_from(["redirect_target", "path_pattern", "origin_pattern", "realm", "cookie_path"]), st.text())

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from haptic_trio.templating.engine import Engine
 from haptic_trio.templating.values.marks import is_blank, mark, read_marks, strip_marks, trim
 from haptic_trio.templating.values.subjects import Origin, RenderedText, Subject
-from tests.templating.rendering import refused, render_run, resource
+from tests.templating.rendering import rejected, render_run, resource
 
 BACKENDS = """\
 defaults
@@ -98,12 +98,12 @@ def test_a_fragment_that_fails_after_an_inner_one_is_left_out_with_it() -> None:
 
 
 def test_an_error_outside_of_fragments_fails_the_render_with_the_last_line() -> None:
-    problem = refused("{% fragment 'f' for o %}x{% endfragment %}\n{{ o.absent }}", o=resource())
+    problem = rejected("{% fragment 'f' for o %}x{% endfragment %}\n{{ o.absent }}", o=resource())
     assert (problem.line, problem.subject) == (2, "")
 
 
 def test_the_object_of_a_fragment_must_be_one() -> None:
-    assert "not for an object" in refused("{% fragment 'f' for o %}x{% endfragment %}", o="text").message
+    assert "not for an object" in rejected("{% fragment 'f' for o %}x{% endfragment %}", o="text").message
 
 
 def test_variables_of_the_surroundings_are_visible_and_stay_as_they_are() -> None:

@@ -5,7 +5,7 @@ from contextlib import suppress
 import pytest
 
 from haptic_trio.templating.values.report import excerpt
-from tests.templating.rendering import refused, render_run, resource
+from tests.templating.rendering import rejected, render_run, resource
 
 SECRET = "correct horse battery staple"
 
@@ -28,14 +28,14 @@ SECRET = "correct horse battery staple"
     ],
 )
 def test_message_and_hint(source: str, message: str, hint: str) -> None:
-    problem = refused(source, i={"spec": {"tls": []}, "none": None})
+    problem = rejected(source, i={"spec": {"tls": []}, "none": None})
     assert problem.message == message
     assert problem.hint == hint
 
 
 def test_the_innermost_template_is_named_with_three_lines() -> None:
     templates = {"m": "one\n{% macro show(x) %}\n  two\n  {{ x.absent }}\n  three\n{% endmacro %}\n"}
-    problem = refused("\n\n{% import 'm' as m %}\n{{ m.show({}) }}", templates)
+    problem = rejected("\n\n{% import 'm' as m %}\n{{ m.show({}) }}", templates)
     assert (problem.source, problem.line) == ("m", 4)
     assert problem.excerpt == "  3 |   two\n> 4 |   {{ x.absent }}\n  5 |   three"
 
@@ -58,7 +58,7 @@ def test_an_excerpt_ends_where_its_text_does() -> None:
 def test_no_message_echoes_a_value(expression: str) -> None:
     problem = None
     with suppress(AssertionError):  # some of them do render
-        problem = refused("{{ (" + expression + ") }}", s=SECRET)
+        problem = rejected("{{ (" + expression + ") }}", s=SECRET)
     for word in SECRET.split():
         assert word not in str(problem)
 

@@ -151,16 +151,16 @@ func judge(waf coraza.WAF, request map[string]any) ([]byte, error) {
 		}
 	}
 	if found := transaction.ProcessRequestHeaders(); found != nil {
-		return refuse(actions, found), nil
+		return reject(actions, found), nil
 	}
 	if found, _, err := transaction.WriteRequestBody([]byte(text("body"))); found != nil || err != nil {
-		return refuse(actions, found), err
+		return reject(actions, found), err
 	}
 	found, err := transaction.ProcessRequestBody()
-	return refuse(actions, found), err
+	return reject(actions, found), err
 }
 
-func refuse(actions []byte, found *types.Interruption) []byte {
+func reject(actions []byte, found *types.Interruption) []byte {
 	if found == nil {
 		return actions
 	}
