@@ -199,7 +199,7 @@ def test_remove_path_shares_what_is_not_on_the_path() -> None:
 
 
 @pytest.mark.parametrize("expression", ["$", "a..b", "a[?@.b]"])
-def test_remove_path_rejects_what_is_no_plain_path(expression: str) -> None:
+def test_remove_path_rejects_what_is_not_a_plain_path(expression: str) -> None:
     with pytest.raises(JSONPathError, match="cannot be removed"):
         remove_path(SLICE, compile_path(expression))
 

@@ -71,7 +71,7 @@ def test_credentials_are_blanked_and_lines_stay(source: str) -> None:
         "{{ secret | dig('metadata.name', '') }}{# the Secret, its token and who reads it #}",
     ],
 )
-def test_what_is_no_credential_is_shown(source: str) -> None:
+def test_other_text_than_credentials_is_shown(source: str) -> None:
     assert without_credentials(source) == source
 
 

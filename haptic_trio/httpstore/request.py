@@ -78,7 +78,7 @@ class FetchRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Seconds for the whole fetch: all redirects, all retries."""
     retries: int = RETRIES
     critical: bool = False
-    """Nothing stands in for the content: who asks fails without it."""
+    """Without the content, the template that asks for it fails."""
     headers: tuple[tuple[str, str], ...] = ()
     """Sent to this origin alone; credentials are among them."""
     ca: str = ""

@@ -46,7 +46,7 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     changed: Mapping[FragmentKey, FragmentOutput | None] = {}
     """Entries of `produced` that differ from the previous render; None: removed."""
     is_new: bool = True
-    """Nothing of the previous render was reused, so `changed` does not list removed entries."""
+    """Whether no part of the previous render was reused, so that `changed` does not list removed entries."""
     warnings: tuple[ObjectWarning, ...] = ()
     """Warnings to owners of objects, without duplicates, in order; the same tuple until it changes."""
     contents: Mapping[str, Content] = {}

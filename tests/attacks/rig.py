@@ -17,7 +17,7 @@ import trio
 import trustme
 
 from haptic_trio.k8s.resource import Resource
-from tests.attacks.inputs.annotation_scenes import VENDORS
+from tests.attacks.inputs.annotation_samples import VENDORS
 from tests.bad_inputs.world import LIBRARIES
 from tests.features.harness import Running, Site, controller
 from tests.gateway.objects import gateway_class, made

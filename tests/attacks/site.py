@@ -30,11 +30,11 @@ from tests.attacks.inputs.mutations import (
     batches,
     is_read,
     leaves,
-    scenes,
+    samples,
     tenant_of,
     without,
 )
-from tests.attacks.inputs.scenes import SCENES, shared
+from tests.attacks.inputs.samples import SAMPLES, shared
 from tests.attacks.inputs.shapes import Learned, flags_from_data, sections
 from tests.attacks.inputs.tenants import BELOW_WILDCARDS, NAMED_BELOW, VICTIM_HOSTS, WILDCARDS, Tenant, cluster
 from tests.attacks.redirects import faulty_items, faulty_redirects, foreign_redirects, is_sent_to_https
@@ -92,8 +92,8 @@ class Site:
         self.renderer = Renderer(self.config)
         self.put(cluster())
         self.put(shared(VICTIM, 1))
-        for scene in SCENES:
-            self.put(scene.build(Tenant(VICTIM, 0, 1)))
+        for sample in SAMPLES:
+            self.put(sample.build(Tenant(VICTIM, 0, 1)))
         self.put(shared(ATTACKER, ATTACKER_AGE))
         self.refs = {ref_of(one) for store in self.stores.values() for one in store.list()}
         self.baseline = self.renderer.render_here(self.stores)
@@ -348,16 +348,16 @@ def check(directory: Path, text: str, files: Mapping[str, str]) -> str:
 
 
 def _benign() -> Iterator[list[Resource]]:
-    """Yield all scenes, and each scene again for every optional field of it, without that field."""
-    yield [one for number, scene in enumerate(scenes().values(), 1) for one in scene.build(tenant_of(number))]
-    for scene in SCENES:
-        kinds = [one["kind"] for one in scene.build(tenant_of(1))]
+    """Yield all samples, and each sample again for every optional field of it, without that field."""
+    yield [one for number, sample in enumerate(samples().values(), 1) for one in sample.build(tenant_of(number))]
+    for sample in SAMPLES:
+        kinds = [one["kind"] for one in sample.build(tenant_of(1))]
         optional = [
             leaf
-            for leaf in leaves(scene.name)
+            for leaf in leaves(sample.name)
             if is_read(leaf) and not leaf.of_key and kinds[leaf.object] in _WITH_OPTIONS and leaf.path[1] in _OPTIONAL
         ]
-        for some in batches(optional, scene.copies):
+        for some in batches(optional, sample.copies):
             yield [one for number, leaf in enumerate(some, 1) for one in without(leaf, number)]
 
 

@@ -11,9 +11,9 @@ import pytest
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.pipeline.render import Renderer
 from haptic_trio.validation_tests.fixtures import make_stores
-from tests.attacks.inputs.annotation_scenes import VENDORS
+from tests.attacks.inputs.annotation_samples import VENDORS
 from tests.attacks.inputs.mutations import tenant_of
-from tests.attacks.inputs.scenes import shared
+from tests.attacks.inputs.samples import shared
 from tests.attacks.inputs.tenants import cluster
 from tests.bad_inputs.world import HASH, LIBRARIES, secret, stores_of
 from tests.support.components.rendering import library_config

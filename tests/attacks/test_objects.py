@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.attacks.inputs.annotation_scenes import BESIDE, annotated
+from tests.attacks.inputs.annotation_samples import BESIDE, annotated
 from tests.attacks.inputs.mutations import (
     HOWS,
     Leaf,
@@ -17,11 +17,11 @@ from tests.attacks.inputs.mutations import (
     can_be_stored,
     leaves,
     pattern_of,
-    scenes,
+    samples,
     table,
     tenant_of,
 )
-from tests.attacks.inputs.scenes import SCENES
+from tests.attacks.inputs.samples import SAMPLES
 from tests.attacks.inputs.schema_fields import fields
 from tests.attacks.inputs.shapes import flags_from_data, shape
 from tests.attacks.inputs.values import OTHER_TYPES, TEXTS
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.haproxy
 
 IS_DEEP = settings.default is not None and settings.default.max_examples > 1_000
 EVERY = 8 if IS_DEEP else 400
-GROUPS = list(dict.fromkeys(name.split("/")[0] for name in scenes()))
+GROUPS = list(dict.fromkeys(name.split("/")[0] for name in samples()))
 
 
 @pytest.fixture(scope="module")
@@ -76,13 +76,13 @@ def trial(site: Site, tmp_path: Path) -> Trial:
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_no_hostile_value_of_any_field_leaves_its_place(site: Site, trial: Trial, group: str) -> None:
-    names = [name for name in scenes() if name.split("/")[0] == group]
+    names = [name for name in samples() if name.split("/")[0] == group]
     mutations = [
         mutation
         for number, name in enumerate(names)
         for mutation in table(name, site.names_for_attackers, every=EVERY, offset=number)
     ]
-    for some in batches(mutations, scenes()[names[0]].copies):
+    for some in batches(mutations, samples()[names[0]].copies):
         trial.run(some)
 
 
@@ -92,8 +92,8 @@ VALUE = TEXT | st.sampled_from(OTHER_TYPES)
 
 @st.composite
 def mutations(draw: st.DrawFn) -> Mutation:
-    """Return a scene with one to three hostile values."""
-    places: tuple[Leaf, ...] = leaves(draw(st.sampled_from(sorted(scenes()))))
+    """Return a sample with one to three hostile values."""
+    places: tuple[Leaf, ...] = leaves(draw(st.sampled_from(sorted(samples()))))
 
     def one() -> Mutation:
         leaf = draw(st.sampled_from(places))
@@ -116,7 +116,7 @@ def test_no_combination_of_hostile_values_leaves_its_places(trial: Trial, some: 
 
 def test_benign_tenants_are_served(site: Site) -> None:
     """What is not rejected as it stands would prove nothing of values in it."""
-    everything = [one for number, scene in enumerate(SCENES, 1) for one in scene.build(tenant_of(number))]
+    everything = [one for number, sample in enumerate(SAMPLES, 1) for one in sample.build(tenant_of(number))]
     everything += [annotated(tenant_of(1), "beside", vendor, values) for vendor, values in BESIDE.items()]
     rejected = {str(rejection.subject): rejection.problem for rejection in site.render_with(everything).rejections}
 
@@ -126,9 +126,9 @@ def test_benign_tenants_are_served(site: Site) -> None:
 def test_every_kind_and_every_field_of_the_schemas_has_a_place() -> None:
     there = {
         (one["kind"], leaf_path)
-        for name in scenes()
+        for name in samples()
         if "/" not in name
-        for number, one in enumerate(scenes()[name].build(tenant_of(1)))
+        for number, one in enumerate(samples()[name].build(tenant_of(1)))
         for leaf_path in (pattern_of(leaf) for leaf in leaves(name) if leaf.object == number and not leaf.of_key)
     }
     missing = [field for field in fields() if field.kind != "*" and (field.kind, field.path) not in there]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.attacks.inputs.mutations import HOWS, Leaf, Mutation, batches, leaves, scenes, tenant_of
+from tests.attacks.inputs.mutations import HOWS, Leaf, Mutation, batches, leaves, samples, tenant_of
 from tests.attacks.inputs.tenants import NAMED_BELOW, VICTIM_HOSTS, WILDCARDS
 from tests.attacks.inputs.values import BREAKS, LOG_FORMAT
 from tests.attacks.redirects import faulty_items, faulty_redirects, foreign_redirects, is_sent_to_https
@@ -34,9 +34,9 @@ def trial(site: Site, tmp_path: Path) -> Trial:
 
 
 def texts_with(word: str) -> Iterator[tuple[str, list[Leaf]]]:
-    """Yield each scene with the places of it whose text, or whose path, has *word*."""
-    for name, scene in scenes().items():
-        objects = scene.build(tenant_of(1))
+    """Yield each sample with the places of it whose text, or whose path, has *word*."""
+    for name, sample in samples().items():
+        objects = sample.build(tenant_of(1))
         found = [leaf for leaf in leaves(name) if not leaf.of_key and word in f"{leaf} {_text_at(objects, leaf)}"]
         if found:
             yield name, found
@@ -64,7 +64,7 @@ def test_every_way_to_name_a_host_of_the_victim_leaves_it_what_it_was(trial: Tri
     first, *others = NAMING[name]
     alone = [Mutation(leaf, host) for leaf in (first, *others) for host in HOSTS]
     together = [Mutation(first, host, "instead", tuple(Mutation(leaf, host) for leaf in others)) for host in HOSTS]
-    for some in batches([*alone, *together], scenes()[name].copies):
+    for some in batches([*alone, *together], samples()[name].copies):
         trial.run(some)
 
 
@@ -77,7 +77,7 @@ def test_no_location_has_more_than_data_in_it(trial: Trial, name: str) -> None:
         for at, leaf in enumerate(LEADING[name])
         for number, text in enumerate(LOCATIONS)
     ]
-    for batch in batches(some, scenes()[name].copies):
+    for batch in batches(some, samples()[name].copies):
         trial.run(batch)
 
 

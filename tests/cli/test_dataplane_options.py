@@ -41,7 +41,7 @@ def secret(password: str) -> Resource:
         "",
     ],
 )
-def test_what_is_no_address_is_rejected_without_showing_it(value: str, tmp_path: Path) -> None:
+def test_what_is_not_an_address_is_rejected_without_showing_it(value: str, tmp_path: Path) -> None:
     result = invoke_cli("serve", "--manifests", tmp_path, "--dataplane", value)
 
     assert result.exit_code == 2

@@ -30,7 +30,7 @@ def test_controller_that_does_not_run_is_missed(tmp_path: Path) -> None:
     assert "start `haptic-trio serve`" in invoke(tmp_path, "list")
 
 
-def test_socket_that_a_killed_controller_has_left_is_no_controller(tmp_path: Path) -> None:
+def test_socket_that_a_killed_controller_has_left_is_not_a_controller(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(control_path(tmp_path)))
     assert "start `haptic-trio serve`" in invoke(tmp_path, "show", "local-1")

@@ -63,7 +63,7 @@ async def test_taken_port_is_named_and_ends_it(options: ServeOptions) -> None:
     )
 
 
-async def test_program_that_is_no_haproxy_is_rejected(options: ServeOptions) -> None:
+async def test_program_that_is_not_a_haproxy_is_rejected(options: ServeOptions) -> None:
     wrong = msgspec.structs.replace(options.input, haproxy="/bin/true")
     with pytest.raises(HaproxyNotFoundError, match="/bin/true is not HAProxy"):
         await run_serve(msgspec.structs.replace(options, input=wrong))

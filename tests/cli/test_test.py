@@ -77,7 +77,7 @@ def test_a_filter_chooses_tests_by_part_of_a_name_or_by_pattern(site: Path) -> N
     assert "2 tests" in invoke_cli("test", "--manifests", site, "--filter", "web", "--filter", "plain").stdout
 
 
-def test_a_filter_that_matches_nothing_is_no_success(site: Path) -> None:
+def test_a_filter_that_matches_nothing_is_not_success(site: Path) -> None:
     result = invoke_cli("test", "--manifests", site, "--filter", "nothing")
 
     assert result.exit_code == 2
@@ -148,7 +148,7 @@ def test_a_file_of_tests_is_for_the_configuration_beside_it(site: Path, tmp_path
         ("backend web}", "a, pattern: b}", "`text` and `pattern` exclude each other"),
     ],
 )
-def test_a_test_that_cannot_be_used_is_explained_and_is_no_failed_test(
+def test_a_test_that_cannot_be_used_is_explained_and_is_not_a_failed_test(
     site: Path, old: str, new: str, message: str
 ) -> None:
     replace_in(site / "config.yaml", old, new)
@@ -177,14 +177,14 @@ def test_the_tests_of_a_library_run_without_any_manifests() -> None:
         (("--library", "base", "--haproxy", "no-such-program"), "no such executable"),
     ],
 )
-def test_wrong_usage_is_no_failed_test(arguments: tuple[str, ...], message: str) -> None:
+def test_wrong_usage_is_not_a_failed_test(arguments: tuple[str, ...], message: str) -> None:
     result = invoke_cli("test", *arguments)
 
     assert result.exit_code == 2
     assert message in result.stderr
 
 
-def test_a_configuration_without_tests_is_no_success(tmp_path: Path) -> None:
+def test_a_configuration_without_tests_is_not_success(tmp_path: Path) -> None:
     text = "".join(f"    {line}\n" for line in SITES.splitlines())
     (tmp_path / "config.yaml").write_text(
         f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: haptic-trio}}\ndata:\n  config: |\n{text}"

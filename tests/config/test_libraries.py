@@ -77,7 +77,7 @@ def test_unknown_library_comes_with_the_nearest_name() -> None:
 
 
 @pytest.mark.parametrize("name", ["..", ".", "", "base/../base", "/"])
-def test_library_name_is_no_path(name: str) -> None:
+def test_library_name_is_not_a_path(name: str) -> None:
     with pytest.raises(ConfigInvalidError):
         load_library(name)
 

@@ -134,7 +134,7 @@ def test_unknown_library_does_not_hide_other_faults() -> None:
 
 
 @pytest.mark.parametrize("metadata", [None, [], "x", {"name": None}])
-def test_odd_metadata_is_no_crash(metadata: object) -> None:
+def test_odd_metadata_is_not_a_crash(metadata: object) -> None:
     assert load_config({"metadata": metadata, "data": {"config": ALONE}}, None).version == "/"
 
 

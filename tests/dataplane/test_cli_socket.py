@@ -74,7 +74,7 @@ async def test_a_worker_that_is_never_met_is_a_timeout(
         await RuntimeClient(tmp_path / "s", endpoint="local-1").apply([WEIGHT], worker=8)
 
 
-async def test_an_answer_that_breaks_off_is_no_success(tmp_path: Path, nursery: trio.Nursery) -> None:
+async def test_an_answer_that_breaks_off_is_not_success(tmp_path: Path, nursery: trio.Nursery) -> None:
     await nursery.start(serve_answers, tmp_path / "s", lambda _: "Pid: 8\n\n")
     with pytest.raises(EndpointUnreachableError):
         await RuntimeClient(tmp_path / "s", endpoint="local-1").apply([WEIGHT], worker=8)

@@ -138,7 +138,7 @@ def _is_written(root: Path, generation: Generation) -> bool:
     return generation.files["maps/host.map"].content in [path.read_bytes() for path in paths]
 
 
-async def test_what_there_is_no_verdict_on_is_checked_again_and_written_out_then(
+async def test_a_generation_without_a_verdict_is_checked_again_and_written_out_then(
     instance_root: Path, haproxy_binary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent_module, "WRITE_OUT_INTERVAL", 0.05)

@@ -126,7 +126,7 @@ async def test_what_no_command_puts_right_is_loaded_once(instance_root: Path, ha
 
 
 @pytest.mark.haproxy
-async def test_reload_by_another_program_is_no_drift(instance_root: Path, haproxy_binary: Path) -> None:
+async def test_reload_by_another_program_is_not_drift(instance_root: Path, haproxy_binary: Path) -> None:
     async with backend("a") as one, serving(instance_root, haproxy_binary, site(free_port(), [one])) as agent:
         await sync_endpoint(agent, site(free_port(), [one, one]))
         before = await agent.describe()

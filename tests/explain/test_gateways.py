@@ -130,7 +130,7 @@ def test_the_narrowest_host_and_the_longest_prefix_win() -> None:
     assert hits("c.test", "/") == []
 
 
-def test_the_namespace_behind_a_target_is_no_part_of_it() -> None:
+def test_the_namespace_behind_a_target_is_not_part_of_it() -> None:
     maps = maps_of(listeners="f|* any", prefix="any|a.test|/ ?m,GET>app>own;>rest>own;;any|*|/ app>own")
 
     found = {host: [hit.target for visit in visits(maps, host, "/") for hit in visit.hits] for host in ("a.test", "b")}

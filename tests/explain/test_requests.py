@@ -72,6 +72,6 @@ def test_servers_that_derive_from_a_secret_are_hidden() -> None:
 
 
 @pytest.mark.parametrize("target", ["", "/only-a-path", "http://[::1/x", "a.test/\udc80", "a" * 5000])
-def test_what_is_no_request_is_rejected(target: str) -> None:
+def test_what_is_not_a_request_is_rejected(target: str) -> None:
     with pytest.raises(MalformedTargetError):
         match_request(site_of(*web()), RequestQuestion(target=target))

@@ -16,7 +16,7 @@ def states_of(found: list[InstanceRecord]) -> dict[str, InstanceState]:
     return {record.id: record.state for record in found}
 
 
-def test_an_instance_with_a_record_is_no_orphan() -> None:
+def test_an_instance_with_a_record_is_not_an_orphan() -> None:
     states = GroupStates(grace=60)
     state = states.state_of(WEB)
     state.track(InstanceRecord(id="a", key=WEB, state=InstanceState.READY, created_at=1.0), 10.0)

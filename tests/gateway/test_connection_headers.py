@@ -31,5 +31,5 @@ def test_a_host_has_a_port_or_none(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", " ", "a b", "a,b", "a/b", "*.test", "a:", "a:b", "a:123456", "u@a", "::1", "[a", "a\nb", "a#", "é"]
 )
-def test_another_text_is_no_host(text: str) -> None:
+def test_another_text_is_not_a_host(text: str) -> None:
     assert not is_authority(text)

@@ -101,7 +101,7 @@ async def test_content_comes_with_what_it_is_recognised_by() -> None:
         (Page(body=b"x", headers={"content-type": "text/plain; charset=utf-7"}), "charset is neither"),
     ],
 )
-async def test_what_is_no_content_is_none(page: Page, reason: str) -> None:
+async def test_other_answers_are_not_contents(page: Page, reason: str) -> None:
     async with serving_pages() as web:
         web.pages["/"] = page
 

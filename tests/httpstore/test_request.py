@@ -117,7 +117,7 @@ def test_credentials_that_are_none_are_rejected_without_repeating_them(auth: Any
         (None, "not text"),
     ],
 )
-def test_what_is_no_http_url_is_rejected(url: Any, message: str) -> None:
+def test_what_is_not_an_http_url_is_rejected(url: Any, message: str) -> None:
     with pytest.raises(RequestFaultError, match=message) as caught:
         request(url)
 

@@ -225,7 +225,7 @@ async def test_rejected_object_that_is_deleted_is_not_looked_up_any_more(haproxy
 
 
 @pytest.mark.haproxy
-async def test_version_without_a_guard_is_no_fallback_for_one_that_asks_for_it(haproxy_binary: Path) -> None:
+async def test_version_without_a_guard_is_not_a_fallback_for_one_that_asks_for_it(haproxy_binary: Path) -> None:
     site = Site(haproxy_binary)
     guarded = BACKENDS.replace(
         "backend {{", "{% for name in service.spec.guards %}{% do guarded(name) %}{% endfor %}\nbackend {{"

@@ -144,7 +144,7 @@ async def test_an_object_that_could_not_be_fetched_is_a_change_when_it_may_be_tr
         assert 0.5 <= trio.current_time() <= 1
 
 
-async def test_what_only_stores_see_that_no_template_reads_is_no_change_to_render() -> None:
+async def test_what_only_stores_see_that_no_template_reads_is_not_a_change_to_render() -> None:
     cluster = MemoryCluster(service("web"))
     unread: Latest[ResourceChanged] = Latest()
     async with watching(cluster, read={"bare"}, unread=unread, bare={"ignoreFields": ["status"]}, whole={}) as (

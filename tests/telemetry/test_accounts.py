@@ -174,7 +174,7 @@ def test_reasons_of_many_objects_share_one_label(metrics: Metrics) -> None:
     assert [(sample.labels, sample.value) for sample in samples] == [({"reason": "backend added"}, 50)]
 
 
-def test_generation_of_a_validated_event_is_no_label(metrics: Metrics) -> None:
+def test_generation_of_a_validated_event_is_not_a_label(metrics: Metrics) -> None:
     for name in "ab":
         event = msgspec.structs.replace(example_of(m.ConfigValidated), generation=generation(name))
         count(event, metrics)

@@ -51,7 +51,7 @@ def test_only_so_many_are_named_and_all_are_counted(authority: trustme.CA) -> No
     "content",
     [b"", b"garbage", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"],
 )
-def test_what_is_no_certificate_is_left_out(content: bytes) -> None:
+def test_what_is_not_a_certificate_is_left_out(content: bytes) -> None:
     assert find_expiries(generation_of(broken=content)).count == 0
 
 

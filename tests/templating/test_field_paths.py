@@ -62,7 +62,7 @@ def test_path_of_a_route_is_found() -> None:
     assert find_fields(route, message) == ("spec.rules[0].matches[1].path.value",)
 
 
-def test_backend_that_is_no_service_is_found_by_what_it_is() -> None:
+def test_backend_that_is_not_a_service_is_found_by_what_it_is() -> None:
     bucket = {"resource": {"apiGroup": "example.com", "kind": "Bucket", "name": "b"}}
     resource = with_paths("/a", "/b")
     resource["spec"]["rules"][0]["http"]["paths"][1]["backend"] = bucket

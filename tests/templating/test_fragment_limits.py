@@ -321,7 +321,7 @@ def test_password_hashes_of_one_namespace_share_a_limit_and_objects_of_others_ar
     assert set(rendering.rejected) == {"g3"}
 
 
-def test_text_of_many_fragments_is_no_text_outside_of_fragments() -> None:
+def test_text_of_many_fragments_is_not_text_outside_of_fragments() -> None:
     source = (
         "{% for s in resources.services.list() %}{% fragment 'x' for s %}{{ 'a' * 9000 }} {% endfragment %}{% endfor %}"
     )

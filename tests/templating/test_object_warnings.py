@@ -134,7 +134,7 @@ def test_number_and_length_of_warnings_are_limited() -> None:
         ('warn(x, "A", "b", if_rejected=true)', "if_rejected is not text"),
     ],
 )
-def test_what_is_no_warning_is_rejected(call: str, message: str) -> None:
+def test_what_is_not_a_warning_is_rejected(call: str, message: str) -> None:
     assert message in rejected("{% do " + call + " %}", x=resource()).message
 
 

@@ -32,7 +32,7 @@ ARRIVAL = Arrival(SERVER, "GET", "/x", {"host": ["a.example.com"]})
         Expect(received=Received(method="GET", path="/x", headers={"Host": "a.example.com"}, absent_headers=["X-B"])),
     ],
 )
-def test_what_is_as_expected_is_no_fault(expect: Expect) -> None:
+def test_what_is_as_expected_is_not_a_fault(expect: Expect) -> None:
     assert list(judge(expect, REPLY, [ARRIVAL])) == []
 
 

@@ -102,7 +102,7 @@ def test_other_files_are_not_for_us() -> None:
     assert update_config_map(MANIFESTS, {("one", 0): "x"}, namespace="other", name="haptic-trio", source="x") is None
 
 
-def test_a_configuration_that_is_no_block_is_left_to_its_author() -> None:
+def test_a_configuration_that_is_not_a_block_is_left_to_its_author() -> None:
     folded = dedent("""\
         kind: ConfigMap
         metadata: {name: haptic-trio}

@@ -54,7 +54,7 @@ def test_fields_of_later_versions_are_passed_over() -> None:
         body_of(review_of({"metadata": {}}, old={"kind": {}, "metadata": {}})),
     ],
 )
-def test_rubbish_is_no_review(body: bytes) -> None:
+def test_rubbish_is_not_a_review(body: bytes) -> None:
     with pytest.raises(ReviewError):
         decode_review(body)
 

@@ -122,7 +122,7 @@ class TestStop:
         assert recorder.runs == []
         assert controller.remove_trigger("a") is False
 
-    async def test_an_error_that_is_no_exception_ends_run(self, autojump_clock: MockClock) -> None:
+    async def test_an_error_that_is_not_an_exception_ends_run(self, autojump_clock: MockClock) -> None:
         async def reconcile(key: str) -> None:
             await trio.lowlevel.checkpoint()
             raise KeyboardInterrupt

@@ -98,7 +98,7 @@ def test_contained_reports_an_error_instead_of_raising_it(error: Exception) -> N
     assert reported == [error]
 
 
-def test_contained_lets_through_what_is_no_exception() -> None:
+def test_contained_lets_through_what_is_not_an_exception() -> None:
     reported: list[Exception] = []
     with pytest.raises(KeyboardInterrupt), contained(reported.append):
         raise KeyboardInterrupt

@@ -27,7 +27,7 @@ def test_no_delay_is_a_plain_add(delay: float) -> None:
 
 
 @pytest.mark.parametrize("delay", [math.nan, math.inf, -math.inf])
-def test_a_delay_that_is_no_number_is_rejected(delay: float) -> None:
+def test_a_delay_that_is_not_a_number_is_rejected(delay: float) -> None:
     with pytest.raises(ValueError, match="finite"):
         WorkQueue[str](clock=lambda: 0.0).add_after("foo", delay)
 

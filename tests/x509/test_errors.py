@@ -29,7 +29,7 @@ def pair() -> tuple[bytes, bytes]:
     return certificate, issued.private_key_pem.bytes()
 
 
-def test_the_version_of_the_certificate_is_no_value_error(pair: tuple[bytes, bytes]) -> None:
+def test_the_version_of_the_certificate_is_not_a_value_error(pair: tuple[bytes, bytes]) -> None:
     with pytest.raises(x509.InvalidVersion):
         x509.load_pem_x509_certificate(pair[0])
 

@@ -196,7 +196,7 @@ class EventKind(StrEnum):
     HELLO = "hello"
     """First event of each connection, with the present state."""
     HEARTBEAT = "heartbeat"
-    """Nothing happened."""
+    """Sign of life without a change."""
     RESYNC = "resync"
     """Events were dropped because they were not read in time."""
     STARTED = "started"

@@ -1,4 +1,4 @@
-"""Every text of every object in a scene, and of every field that the schemas add, changed into something hostile."""
+"""Every text of every object in a sample, and of every field that the schemas add, changed into something hostile."""
 
 import copy
 import re
@@ -9,10 +9,10 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 
 from haptic_trio.k8s.resource import Resource
-from tests.attacks.inputs.annotation_scenes import BESIDE, EXAMPLES, VENDORS, annotated
-from tests.attacks.inputs.scenes import SCENES
+from tests.attacks.inputs.annotation_samples import BESIDE, EXAMPLES, VENDORS, annotated
+from tests.attacks.inputs.samples import SAMPLES
 from tests.attacks.inputs.schema_fields import fields
-from tests.attacks.inputs.tenants import Scene, Tenant
+from tests.attacks.inputs.tenants import Sample, Tenant
 from tests.attacks.inputs.values import OTHER_TYPES, TEXTS
 
 T = TypeVar("T")
@@ -30,20 +30,20 @@ _MAPS: Final = {"annotations", "labels", "data", "matchLabels"}
 
 
 class Leaf(msgspec.Struct, frozen=True):
-    """A place in an object of a scene."""
+    """A place in an object of a sample."""
 
-    scene: str
+    sample: str
     object: int
     path: tuple[Step, ...]
     of_key: bool = False
     """The key at the end of the path, and not what stands under it."""
 
     def __str__(self) -> str:
-        return f"{self.scene}[{self.object}].{'.'.join(map(str, self.path))}{' (key)' if self.of_key else ''}"
+        return f"{self.sample}[{self.object}].{'.'.join(map(str, self.path))}{' (key)' if self.of_key else ''}"
 
 
 class Mutation(msgspec.Struct, frozen=True):
-    """A hostile value in one place, and perhaps others in others of the same scene."""
+    """A hostile value in one place, and perhaps others in others of the same sample."""
 
     leaf: Leaf
     value: Any
@@ -51,8 +51,8 @@ class Mutation(msgspec.Struct, frozen=True):
     others: tuple["Mutation", ...] = ()
 
     def objects(self, number: int) -> list[Resource]:
-        """Return the copy *number* of the scene with the value in its place."""
-        found = scenes()[self.leaf.scene].build(tenant_of(number))
+        """Return the copy *number* of the sample with the value in its place."""
+        found = samples()[self.leaf.sample].build(tenant_of(number))
         for one in (self, *self.others):
             found[one.leaf.object] = _changed(found[one.leaf.object], one)
         return found
@@ -67,16 +67,16 @@ def tenant_of(number: int) -> Tenant:
 
 
 @cache
-def scenes() -> Mapping[str, Scene]:
-    """Return all scenes by name: those of `scenes.py`, and one for each annotation that a library knows."""
-    found = {scene.name: scene for scene in SCENES}
+def samples() -> Mapping[str, Sample]:
+    """Return all samples by name: those of `samples.py`, and one for each annotation that a library knows."""
+    found = {sample.name: sample for sample in SAMPLES}
     for vendor, entry in VENDORS.items():
         for name in entry["known"]:
-            found[f"{vendor}/{name}"] = Scene(f"{vendor}/{name}", _AnnotationScene(vendor, name), 60)
+            found[f"{vendor}/{name}"] = Sample(f"{vendor}/{name}", _AnnotationSample(vendor, name), 60)
     return found
 
 
-class _AnnotationScene(msgspec.Struct, frozen=True):
+class _AnnotationSample(msgspec.Struct, frozen=True):
     """An Ingress with one annotation, and with those that give it a meaning."""
 
     vendor: str
@@ -90,29 +90,29 @@ class _AnnotationScene(msgspec.Struct, frozen=True):
 
 
 @cache
-def leaves(scene: str) -> tuple[Leaf, ...]:
-    """Return every place of *scene* that holds, or could hold, a text or a number."""
-    if "/" in scene:
-        vendor, _, name = scene.partition("/")
-        return (Leaf(scene, 0, ("metadata", "annotations", VENDORS[vendor]["prefix"] + name)),)
-    found = list(_walked(scene))
-    for number, one in enumerate(_first(scene)):
-        patterns = {pattern_of(leaf) for leaf in _walked(scene) if leaf.object == number and not leaf.of_key}
+def leaves(sample: str) -> tuple[Leaf, ...]:
+    """Return every place of *sample* that holds, or could hold, a text or a number."""
+    if "/" in sample:
+        vendor, _, name = sample.partition("/")
+        return (Leaf(sample, 0, ("metadata", "annotations", VENDORS[vendor]["prefix"] + name)),)
+    found = list(_walked(sample))
+    for number, one in enumerate(_first(sample)):
+        patterns = {pattern_of(leaf) for leaf in _walked(sample) if leaf.object == number and not leaf.of_key}
         for field in fields():
             if field.kind in ("*", one["kind"]) and field.path not in patterns:
-                found.append(Leaf(scene, number, tuple(_steps(field.path))))  # noqa: PERF401  easier to read so
+                found.append(Leaf(sample, number, tuple(_steps(field.path))))  # noqa: PERF401  easier to read so
     return tuple(found)
 
 
-def _first(scene: str) -> list[Resource]:
-    return scenes()[scene].build(tenant_of(1))
+def _first(sample: str) -> list[Resource]:
+    return samples()[sample].build(tenant_of(1))
 
 
 @cache
-def _walked(scene: str) -> Mapping[Leaf, None]:
+def _walked(sample: str) -> Mapping[Leaf, None]:
     return {
-        Leaf(scene, number, path, of_key): None
-        for number, one in enumerate(_first(scene))
+        Leaf(sample, number, path, of_key): None
+        for number, one in enumerate(_first(sample))
         for path, of_key in _walk(one)
     }
 
@@ -187,8 +187,8 @@ def _written(before: Any, mutation: Mutation) -> Any:
 
 
 def without(leaf: Leaf, number: int) -> list[Resource]:
-    """Return the copy *number* of the scene without what is at *leaf*."""
-    found = scenes()[leaf.scene].build(tenant_of(number))
+    """Return the copy *number* of the sample without what is at *leaf*."""
+    found = samples()[leaf.sample].build(tenant_of(number))
     *way, last = leaf.path
     place: Any = found[leaf.object]
     for step in way:
@@ -228,18 +228,18 @@ def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 
 def is_read(leaf: Leaf) -> bool:
-    """Whether the libraries are known to read what is at *leaf*, since a benign scene has something there."""
-    return "/" in leaf.scene or leaf in _walked(leaf.scene)
+    """Whether the libraries are known to read what is at *leaf*, since a benign sample has something there."""
+    return "/" in leaf.sample or leaf in _walked(leaf.sample)
 
 
-def table(scene: str, own_names: Sequence[str], *, every: int, offset: int = 0) -> Iterator[Mutation]:
-    """Yield every place of *scene* with hostile values: one of each *every*, others in the next place.
+def table(sample: str, own_names: Sequence[str], *, every: int, offset: int = 0) -> Iterator[Mutation]:
+    """Yield every place of *sample* with hostile values: one of each *every*, others in the next place.
 
     *own_names* are what the victim has: its hosts, sections and files. Places
     that no library is known to read get one of four times as many.
     """
     texts = (*TEXTS, *own_names)
-    for at, leaf in enumerate(leaves(scene), offset):
+    for at, leaf in enumerate(leaves(sample), offset):
         others: tuple[Any, ...] = () if leaf.of_key else OTHER_TYPES
         stride = every if is_read(leaf) else 4 * every
         for number, value in enumerate((*texts, *others)):

@@ -26,7 +26,7 @@ AUTHORITY: Final = trustme.CA()
 
 
 class Tenant(msgspec.Struct, frozen=True):
-    """Whose copy of a scene it is."""
+    """Whose copy of a sample it is."""
 
     namespace: str
     number: int
@@ -52,7 +52,7 @@ class Tenant(msgspec.Struct, frozen=True):
         return found
 
 
-class Scene(msgspec.Struct, frozen=True):
+class Sample(msgspec.Struct, frozen=True):
     """Objects that belong together."""
 
     name: str

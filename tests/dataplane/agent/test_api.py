@@ -251,7 +251,7 @@ async def test_paths_in_the_address_lead_nowhere(tmp_path: Path) -> None:
         (b'{"x":' + b"[" * 20000, ErrorCode.BAD_REQUEST),
     ],
 )
-async def test_what_is_no_request_is_rejected(tmp_path: Path, body: bytes, code: ErrorCode) -> None:
+async def test_what_is_not_a_request_is_rejected(tmp_path: Path, body: bytes, code: ErrorCode) -> None:
     async with agent(tmp_path) as (endpoint, http):
         rejection = rejected(await http.post("/v1/activate", content=body))
         assert rejection.code is code
@@ -278,7 +278,7 @@ async def test_a_file_of_an_unknown_kind_is_rejected(tmp_path: Path) -> None:
         assert rejected(await http.post("/v1/generations", content=body)).code is ErrorCode.BAD_REQUEST
 
 
-async def test_a_text_that_is_no_configuration_is_rejected(tmp_path: Path) -> None:
+async def test_a_text_that_is_not_a_configuration_is_rejected(tmp_path: Path) -> None:
     text = TWO.text.replace("mode http", "modus http").encode()
     recipe = (digest_of(text),)
     manifest = Manifest(id="0" * 40, config=Recipe(digest_recipe(recipe), recipe))

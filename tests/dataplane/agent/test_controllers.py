@@ -29,7 +29,7 @@ def test_controllers_that_deploy_in_turns_are_rivals() -> None:
     assert notes("a", "a", "b", "a", "a", "b") == ["", "", "", "b", "b", "a"]
 
 
-def test_a_failover_is_no_rivalry() -> None:
+def test_a_failover_is_not_rivalry() -> None:
     assert notes("a", "b", "c", "c") == ["", "", "", ""]
     assert notes("a", "b", "a", pause=RETURN_WINDOW) == ["", "", ""]
 

@@ -118,7 +118,7 @@ async def test_connection_ends_when_its_authority_is_replaced(tmp_path: Path) ->
         assert "CA certificates have changed" in reason
 
 
-async def test_closed_port_and_server_that_is_no_agent_are_failures(tmp_path: Path) -> None:
+async def test_closed_port_and_server_that_is_not_an_agent_are_failures(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "tls")
     context = RenewedContext(authority.issue("controller"), server=False)
     address = AgentAddress(name="edge-1", url=f"https://127.0.0.1:{free_port()}")

@@ -139,7 +139,7 @@ def test_a_manifest_that_gives_another_generation_than_it_names_is_rejected() ->
 
 
 @pytest.mark.parametrize("text", [b"backend \xff\n", b"nosuchsection x\n"])
-def test_a_text_that_is_no_configuration_is_rejected(text: bytes) -> None:
+def test_a_text_that_is_not_a_configuration_is_rejected(text: bytes) -> None:
     recipe = (digest_of(text),)
     manifest = Manifest(id="0" * 40, config=Recipe(digest_recipe(recipe), recipe))
     with pytest.raises((WrongContentError, ConfigSyntaxError)):

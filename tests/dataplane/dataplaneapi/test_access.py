@@ -113,7 +113,7 @@ async def test_encoded_answer_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("body", [b"<html>", b'{"info": []}', b"", b'{"api": "\xff"}', b'{"x":' + b"[" * 20_000])
-async def test_answer_that_is_no_json_of_that_shape_is_rejected(body: bytes) -> None:
+async def test_answer_that_is_not_json_of_that_shape_is_rejected(body: bytes) -> None:
     api = FakeDataplaneApi()
     api.before = answers("GET", "/info", Response(body))
 

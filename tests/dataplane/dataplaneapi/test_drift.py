@@ -143,7 +143,7 @@ async def test_difference_that_remains_after_a_reload_is_reported_once() -> None
 
 
 @pytest.mark.parametrize("status", ["MAINT (via app/a)", "MAINT (resolution)", "UP 1/3", "DOWN", "no check"])
-async def test_what_haproxy_does_by_itself_is_no_drift(status: str) -> None:
+async def test_what_haproxy_does_by_itself_is_not_drift(status: str) -> None:
     api = FakeDataplaneApi()
     async with open_endpoint(api) as endpoint:
         await sync_endpoint(endpoint, site())
@@ -204,7 +204,7 @@ async def test_list_of_an_acl_is_not_compared_and_its_change_reloads() -> None:
     assert api.stores["general"][name] == b"10.0.0.2\n"
 
 
-async def test_empty_map_that_is_not_found_is_no_drift() -> None:
+async def test_empty_map_that_is_not_found_is_not_drift() -> None:
     api = FakeDataplaneApi()
     async with open_endpoint(api) as endpoint:
         await sync_endpoint(endpoint, generation(hosts=""))

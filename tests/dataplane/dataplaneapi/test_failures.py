@@ -350,7 +350,7 @@ async def test_note_that_cannot_be_written_stops_before_anything_changes() -> No
     assert is_as_loaded(api)
 
 
-async def test_disk_that_is_full_is_no_fault_of_the_generation() -> None:
+async def test_full_disk_is_not_a_fault_of_the_generation() -> None:
     api = FakeDataplaneApi()
     former = generation()
     await deploy(api, former)

@@ -79,7 +79,7 @@ async def test_warnings_are_reported_and_do_not_reject(root: Path, haproxy_binar
 
 
 @pytest.mark.haproxy
-async def test_exceeded_memory_limit_is_no_rejection(root: Path, haproxy_binary: Path) -> None:
+async def test_exceeded_memory_limit_is_not_a_rejection(root: Path, haproxy_binary: Path) -> None:
     greedy = build_generation(f"{FRONTEND}\nring log\n    size {1 << 30}\n")
 
     with pytest.raises(CheckMemoryError, match="more than 256 MiB"):
@@ -129,7 +129,7 @@ async def test_errors_before_a_crash_are_reported(root: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("signal", ["KILL", "TERM", "INT", "USR1"])
-async def test_a_check_that_is_ended_from_outside_is_no_verdict(root: Path, tmp_path: Path, signal: str) -> None:
+async def test_a_check_that_is_ended_from_outside_is_not_a_verdict(root: Path, tmp_path: Path, signal: str) -> None:
     with pytest.raises(CheckFailedError) as caught:
         await check_config(fake(tmp_path, f"kill -{signal} $$"), mapping(1, {}), limit=10, root=root)
 

@@ -46,7 +46,7 @@ def test_a_taken_port_is_a_conflict_unless_the_running_configuration_has_it() ->
         assert find_conflicts(desired, desired) == ()
 
 
-def test_a_port_that_another_haproxy_shares_is_no_conflict() -> None:
+def test_a_port_that_another_haproxy_shares_is_not_a_conflict() -> None:
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         other.bind(("127.0.0.1", 0))
@@ -54,7 +54,7 @@ def test_a_port_that_another_haproxy_shares_is_no_conflict() -> None:
         assert find_conflicts(listening(f"127.0.0.1:{other.getsockname()[1]}"), None) == ()
 
 
-def test_a_free_port_is_no_conflict() -> None:
+def test_a_free_port_is_not_a_conflict() -> None:
     assert find_conflicts(listening(f"127.0.0.1:{free_port()}"), listening()) == ()
 
 

@@ -147,7 +147,7 @@ async def test_a_master_that_dies_during_a_reload_is_not_waited_for(
         await wait_for_body(port, "two")
 
 
-async def test_a_start_that_was_killed_is_no_reason_to_turn_back(
+async def test_a_start_that_was_killed_is_not_a_reason_to_turn_back(
     instance_root: Path, haproxy_binary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = free_port()

@@ -197,7 +197,7 @@ def test_the_status_says_why(port: int, message: str) -> None:
 
 
 @pytest.mark.parametrize("port", [{"a": "b"}, [80], "80", True, 80.5, None])
-def test_what_is_no_port_costs_other_gateways_nothing(port: object) -> None:
+def test_what_is_not_a_port_costs_other_gateways_nothing(port: object) -> None:
     odd = gateway("a", listener(81), {"name": "odd", "port": port, "protocol": "HTTP"})
     good = gateway("b", listener(80))
     stores = site(odd, good)

@@ -130,7 +130,7 @@ def test_a_younger_route_changes_nothing_for_older_ones(victim: str, hosts: list
     assert answers.holds(record)
 
 
-def test_a_rule_of_a_rival_is_no_part_of_the_decision() -> None:
+def test_a_rule_of_a_rival_is_not_part_of_the_decision() -> None:
     own = aged("own", 10, "a.test")
     stores = stores_of(gateway_class(), gateway(), aged("older", 0, "a.test", kind="GRPCRoute"), own)
     answers = Answers(stores)

@@ -75,7 +75,7 @@ def test_a_bad_file_of_a_list_is_named_in_the_message(check_config: Check, tmp_p
     assert "'bad.pem'" in error.message
 
 
-def test_text_that_is_no_message_is_an_error_of_its_own() -> None:
+def test_text_that_is_not_a_message_is_an_error_of_its_own() -> None:
     (error,) = parse_check_output("haproxy: error while loading shared libraries: libssl.so.3\nsecond\n").errors
     assert error.message.startswith("haproxy: error while loading")
     assert error.excerpt == "second"

@@ -106,7 +106,7 @@ def test_a_list_is_known_by_the_line_that_names_an_acl() -> None:
         assert find_map_use(_generation(text.format(line)), MAP) is use, line
 
 
-def test_a_list_that_rules_change_is_no_list_alone() -> None:
+def test_a_list_that_rules_change_is_not_a_list_alone() -> None:
     text = "frontend f\n  mode http\n  acl a src -f maps/host.map\n  http-request add-acl(maps/host.map) %[src]\n"
     assert find_map_use(_generation(text), MAP) is MapUse.OTHER
 

@@ -353,7 +353,7 @@ def test_backends_are_put_right_where_the_process_can_add_them(
 
 
 @pytest.mark.haproxy
-def test_what_checks_and_agents_find_out_is_no_difference(
+def test_what_checks_and_agents_find_out_is_not_a_difference(
     haproxy_binary: Path, haproxy_version: HaproxyVersion
 ) -> None:
     with answering_agent(b"drain 50%\n") as agent, socket.socket() as closed:

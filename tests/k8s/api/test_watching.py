@@ -343,7 +343,7 @@ NO_WATCH = b'<html>\n|{"type":"ADDED"}\n|[]\n|{"type":"ADDED","object":1}\n|{"ty
 
 
 @pytest.mark.parametrize("body", [*NO_WATCH.split(b"|"), b'{"type":"ADDED","object":' + DEEP + b"}\n"], ids=range(6))
-async def test_answer_that_is_no_watch_is_reported_and_asked_for_again(autojump_clock: MockClock, body: bytes) -> None:
+async def test_answer_that_is_not_a_watch_is_reported_and_retried(autojump_clock: MockClock, body: bytes) -> None:
     def respond(request: httpx.Request) -> httpx.Response:
         return stream(body, seconds=0) if is_watch(request) else answer(EMPTY)
 
@@ -355,7 +355,7 @@ async def test_answer_that_is_no_watch_is_reported_and_asked_for_again(autojump_
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}", b'{"items":[1]}', b"", pytest.param(DEEP, id="deep")])
-async def test_answer_that_is_no_list_is_never_taken_for_empty(autojump_clock: MockClock, body: bytes) -> None:
+async def test_answer_that_is_not_a_list_is_never_taken_for_empty(autojump_clock: MockClock, body: bytes) -> None:
     server = ScriptedServer(lambda _request: httpx.Response(200, content=body))
     reports = Reports()
     async with watching(server, reports) as seen:

@@ -98,7 +98,7 @@ def test_only_a_change_of_content_makes_a_new_version() -> None:
     assert old["creationTimestamp"] == new["creationTimestamp"]
 
 
-def test_a_change_of_metadata_alone_is_no_new_generation() -> None:
+def test_a_change_of_metadata_alone_is_not_a_new_generation() -> None:
     catalog = Catalog(GRACE)
     update(catalog, content("a.yaml", service_manifest("a")))
     (change,) = update(catalog, content("a.yaml", service_manifest("a", extra="  labels: {x: v}\n"))).changes

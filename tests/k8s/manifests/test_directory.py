@@ -342,7 +342,7 @@ async def test_a_file_that_may_not_be_read_is_reported_and_its_objects_stay(root
         await reports.wait(lambda problems: problems["a.yaml"] == ())
 
 
-async def test_a_path_that_is_no_directory_is_rejected(tmp_path: Path, reports: Reports) -> None:
+async def test_a_path_that_is_not_a_directory_is_rejected(tmp_path: Path, reports: Reports) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(DirectoryError, match="does not exist"):

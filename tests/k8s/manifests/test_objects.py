@@ -69,7 +69,7 @@ def test_an_empty_list_is_nothing() -> None:
     assert read_manifests("apiVersion: v1\nkind: List\nitems:", "x") == ([], [])
 
 
-def test_an_item_that_is_no_object_is_a_problem_of_its_own() -> None:
+def test_an_item_that_is_not_an_object_is_a_problem_of_its_own() -> None:
     text = "apiVersion: v1\nkind: List\nitems:\n- 5\n- apiVersion: v1\n  kind: Service\n  metadata: {name: a}\n"
 
     located, (problem,) = read_manifests(text, "x.yaml")

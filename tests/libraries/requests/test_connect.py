@@ -118,7 +118,7 @@ def over_http2(cluster: Cluster) -> Iterator[Http2Client]:
         yield client
 
 
-def test_an_ingress_is_no_way_to_a_tunnel(cluster: Cluster) -> None:
+def test_an_ingress_cannot_open_a_tunnel(cluster: Cluster) -> None:
     heads = [f"CONNECT {HOST}:{port} HTTP/1.1\nHost: {HOST}:{port}" for port in (80, 443)]
     with tunnels() as server:
         cluster.serve(*site(server.port))

@@ -91,7 +91,7 @@ def test_a_load_balancer_must_say_who_the_client_is(cluster: Cluster) -> None:
         assert not proxied(cluster.http_port, "").startswith(b"HTTP/1.1 200")
 
 
-def test_who_is_no_load_balancer_cannot_say_who_it_is(cluster: Cluster) -> None:
+def test_only_a_load_balancer_can_set_the_address_of_the_client(cluster: Cluster) -> None:
     with edge(cluster, proxyProtocolFrom=["192.0.2.1"]):
         assert proxied(cluster.http_port, "203.0.113.5").startswith(b"HTTP/1.1 400")
         assert seen(ask(cluster.http_port, HOST))["x-forwarded-for"] == HERE

@@ -138,7 +138,7 @@ def test_questions_of_a_namespace_leave_some_for_others(cluster: Cluster) -> Non
         b"",
     ],
 )
-def test_an_answer_that_is_no_http_admits_no_request(cluster: Cluster, answer: bytes) -> None:
+def test_an_answer_that_is_not_http_admits_no_request(cluster: Cluster, answer: bytes) -> None:
     with serving("web") as running, sending(answer) as port:
         cluster.serve(
             checked("odd", {"auth-url": URL, "auth-response-headers": "X-User"}),

@@ -60,7 +60,7 @@ def test_no_host_beside_the_header_reaches_an_application(cluster: Cluster, line
         assert exchange(cluster.http_port, *lines).status == 400
 
 
-def test_a_header_that_is_no_host_is_rejected(cluster: Cluster) -> None:
+def test_a_header_that_is_not_a_host_is_rejected(cluster: Cluster) -> None:
     with edge(cluster):
         found = {host: exchange(cluster.http_port, "GET / HTTP/1.1", f"Host: {host}").status for host in BROKEN}
 

@@ -131,7 +131,7 @@ def test_an_answer_that_was_not_asked_for_opens_no_tunnel(cluster: Cluster, line
     assert {target for target, _ in heads} == {"/socket"}
 
 
-def test_a_closed_path_is_no_way_to_a_tunnel(cluster: Cluster) -> None:
+def test_a_closed_path_cannot_open_a_tunnel(cluster: Cluster) -> None:
     with edge(cluster, 101) as heads:
         for target in ("/closed", "/closed/x", "//closed", "/x/../closed"):
             with socket.create_connection((HERE, cluster.http_port), PATIENCE) as connection:

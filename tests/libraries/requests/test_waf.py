@@ -189,7 +189,7 @@ BAD_GREETINGS: dict[str, spop.Answer] = {
 }
 
 
-async def test_a_bad_answer_is_no_verdict_and_spoils_no_other(cluster: Cluster) -> None:
+async def test_a_bad_answer_is_not_a_verdict_and_spoils_no_other(cluster: Cluster) -> None:
     found, after = {}, set()
     async with judging() as agent:
         serve(cluster, agent.port)

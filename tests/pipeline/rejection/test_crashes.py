@@ -191,7 +191,7 @@ async def test_a_wrapper_that_dies_of_a_word_leads_to_the_object_with_that_word(
 
 
 @pytest.mark.parametrize("signal", ["KILL", "TERM"])
-async def test_a_check_that_is_ended_from_outside_is_no_verdict(tmp_path: Path, signal: str) -> None:
+async def test_a_check_that_is_ended_from_outside_is_not_a_verdict(tmp_path: Path, signal: str) -> None:
     bench = Bench(script(tmp_path / "haproxy", f"kill -{signal} $$"), TEMPLATE)
     bench.put(web("a"))
 

@@ -22,12 +22,12 @@ def test_each_authority_is_there_once() -> None:
     "text",
     ["", "text", ONE + KEY, KEY, ONE.replace("END CERTIFICATE", "END X"), ONE[:200], ONE.replace("MI", "AA", 1)],
 )
-def test_what_is_no_bundle_of_authorities_is_rejected(text: str) -> None:
+def test_what_is_not_a_bundle_of_authorities_is_rejected(text: str) -> None:
     with pytest.raises(EmitError):
         authorities.authorities(text)
 
 
-def test_a_certificate_is_no_list_of_revoked_ones() -> None:
+def test_a_certificate_is_not_a_list_of_revoked_ones() -> None:
     with pytest.raises(EmitError, match="other than"):
         authorities.revocations(ONE)
 

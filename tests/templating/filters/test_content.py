@@ -124,7 +124,7 @@ def test_pem_that_haproxy_could_not_read_is_rejected_for_what_is_wrong_with_it()
         None,
     ],
 )
-def test_what_is_no_usable_pem_is_rejected(value: object) -> None:
+def test_what_is_not_usable_pem_is_rejected(value: object) -> None:
     with pytest.raises(EmitError) as caught:
         pem(value)
     assert BODY[:10] not in str(caught.value)
@@ -137,7 +137,7 @@ def test_base64_of_text_and_back() -> None:
 
 
 @pytest.mark.parametrize("value", ["a", "!!!!", base64.b64encode(b"\xff\xfe").decode(), None])
-def test_what_is_no_base64_of_text_is_rejected(value: object) -> None:
+def test_what_is_not_base64_of_text_is_rejected(value: object) -> None:
     with pytest.raises(EmitError):
         b64decode(value)
 

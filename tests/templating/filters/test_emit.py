@@ -191,7 +191,7 @@ def test_numbers_and_booleans_are_literals(value: float, text: str) -> None:
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf"), [], ["a"], {}, {"a": 1}, b"x", object()])
-def test_what_is_no_text_is_rejected(value: object) -> None:
+def test_what_is_not_text_is_rejected(value: object) -> None:
     assert "`v`" in rejected("{{ v }}", v=value).message
 
 

@@ -73,7 +73,7 @@ def test_other_hosts_are_taken_when_they_are_listed(url: str, listed: str, addre
         "",
     ],
 )
-def test_what_is_no_server_of_the_namespace_is_rejected(url: str) -> None:
+def test_what_is_not_a_server_of_the_namespace_is_rejected(url: str) -> None:
     with pytest.raises(EmitError):
         external.auth_target(url, "shop")
 

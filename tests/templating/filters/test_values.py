@@ -116,7 +116,7 @@ def test_a_path_may_end_in_a_regular_expression(written: str, prefix: str, path:
     assert found.groups() == groups
 
 
-def test_the_rest_of_a_path_is_no_expression() -> None:
+def test_the_rest_of_a_path_is_not_an_expression() -> None:
     assert not re.match(values.path_pattern("/a.b(/|$)(.*)").regex[1:-1], "/aXb/c")
 
 
@@ -205,6 +205,6 @@ def test_every_character_of_a_token_means_itself() -> None:
 
 
 @pytest.mark.parametrize("names", [[], ["a b"], [""], ['a"'], ["a:b"], ["a\n"], ["(a)"], ["a{2}"], ["\u212a"]])
-def test_what_is_no_name_of_a_header_is_rejected(names: list[str]) -> None:
+def test_what_is_not_a_name_of_a_header_is_rejected(names: list[str]) -> None:
     with pytest.raises(EmitError):
         values.header_names(names)

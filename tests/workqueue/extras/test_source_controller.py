@@ -196,7 +196,7 @@ class TestTriggers:
         await wait_all_tasks_blocked()
         assert seen == [["a"], ["a", "b"], ["a", "b", "c"]]
 
-    async def test_a_trigger_that_fails_at_once_and_is_armed_again_is_no_hot_loop(
+    async def test_a_trigger_that_fails_at_once_and_is_armed_again_is_not_a_hot_loop(
         self, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
         runs: list[float] = []

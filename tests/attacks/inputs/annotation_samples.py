@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from haptic_trio.config.libraries import library_names, load_library
 from haptic_trio.k8s.resource import Resource
-from tests.attacks.inputs.tenants import Scene, Tenant, secrets
+from tests.attacks.inputs.tenants import Sample, Tenant, secrets
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
 
 VENDORS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -187,11 +187,11 @@ def _clients(tenant: Tenant) -> list[Resource]:
     ]
 
 
-ANNOTATION_SCENES: Final = (
-    Scene("nginx", _nginx, 100),
-    Scene("canary", _canary, 40),
-    Scene("org", _org, 100),
-    Scene("jcm", _jcm, 100),
-    Scene("redirects", _redirects, 20),
-    Scene("clients", _clients, 40),
+ANNOTATION_SAMPLES: Final = (
+    Sample("nginx", _nginx, 100),
+    Sample("canary", _canary, 40),
+    Sample("org", _org, 100),
+    Sample("jcm", _jcm, 100),
+    Sample("redirects", _redirects, 20),
+    Sample("clients", _clients, 40),
 )

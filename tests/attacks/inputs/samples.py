@@ -1,15 +1,15 @@
 """Benign tenants, kind by kind, with something in every field that the libraries read.
 
-A scene is built again and again, each time with a number of its own, so that
+A sample is built again and again, each time with a number of its own, so that
 hundreds of its copies stand in one configuration.
 """
 
 from typing import Any, Final
 
 from haptic_trio.k8s.resource import Resource
-from tests.attacks.inputs.annotation_scenes import ANNOTATION_SCENES
-from tests.attacks.inputs.gateway_scenes import GATEWAY_SCENES
-from tests.attacks.inputs.tenants import Scene, Tenant, pair, secrets
+from tests.attacks.inputs.annotation_samples import ANNOTATION_SAMPLES
+from tests.attacks.inputs.gateway_samples import GATEWAY_SAMPLES
+from tests.attacks.inputs.tenants import Sample, Tenant, pair, secrets
 from tests.support.kubernetes import (
     endpoint,
     endpoint_slice,
@@ -80,4 +80,4 @@ def _wild(tenant: Tenant) -> list[Resource]:
     ]
 
 
-SCENES: Final = (Scene("plain", _plain, 120), Scene("wild", _wild, 120), *ANNOTATION_SCENES, *GATEWAY_SCENES)
+SAMPLES: Final = (Sample("plain", _plain, 120), Sample("wild", _wild, 120), *ANNOTATION_SAMPLES, *GATEWAY_SAMPLES)

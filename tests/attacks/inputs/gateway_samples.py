@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from haptic_trio.k8s.resource import Resource
-from tests.attacks.inputs.tenants import Scene, Tenant, authority_text
+from tests.attacks.inputs.tenants import Sample, Tenant, authority_text
 from tests.gateway.objects import gateway_class, made
 from tests.support.kubernetes import endpoint, endpoint_slice, service
 
@@ -190,10 +190,10 @@ def _policy(tenant: Tenant) -> list[Resource]:
     ]  # fmt: skip
 
 
-GATEWAY_SCENES: Final = (
-    Scene("http", _http, 60),
-    Scene("grpc", _grpc, 60),
-    Scene("layer-4", _layer_4, 30),
-    Scene("gateway", _gateway, 12),
-    Scene("policy", _policy, 40),
+GATEWAY_SAMPLES: Final = (
+    Sample("http", _http, 60),
+    Sample("grpc", _grpc, 60),
+    Sample("layer-4", _layer_4, 30),
+    Sample("gateway", _gateway, 12),
+    Sample("policy", _policy, 40),
 )
