@@ -181,7 +181,8 @@ class ValidationConfig(_Model, frozen=True):
     """Minimum time between two parallel runs of `haproxy -c`; a run that a reload waits for is not delayed."""
     check_timeout: PositiveDuration = Duration(30)
     """Time limit of one `haproxy -c`. After the second time-out of the same configuration, objects that add more than a
-    tenth of this to the CPU time of the check are quarantined; a busy machine does not count."""
+    tenth of this to the CPU time of the check are quarantined; or else the youngest of a namespace whose changed
+    objects add more than a third of it. A busy machine does not count."""
     paranoia_every: Annotated[int, msgspec.Meta(ge=0)] = 0
     """After this many renders, everything is rendered again and compared with the incremental result. A
     difference is reported as a bug, and the new result is used. 0 is never."""

@@ -40,6 +40,8 @@ CHECK_TIMES = 3
 COSTLY_SHARE = 0.1
 """Share of the check timeout that an object may add to the CPU time of a check before it counts as slow.
 A typical object adds a millisecond."""
+NAMESPACE_SHARE = 1 / 3
+"""Share of the check timeout that the changed objects of one namespace may add together, if a check has timed out."""
 
 
 class Validator:
@@ -121,6 +123,11 @@ class Validator:
         """CPU seconds that an object may add to a check before it counts as slow."""
         return COSTLY_SHARE * self._check_timeout
 
+    @property
+    def costly_namespace(self) -> float:
+        """CPU seconds that the changed objects of a namespace may add together before the namespace counts as slow."""
+        return NAMESPACE_SHARE * self._check_timeout
+
     async def measure(self, generation: Generation, rendered: Rendered, *, most: float = inf) -> float:
         """Return the CPU seconds that `haproxy -c` takes for *generation*; infinity if more than *most*.
 
@@ -178,8 +185,8 @@ def target_keywords(binary: Path) -> Keywords:
 def _undecided(error: CheckTimeoutError | CheckFailedError) -> Problem:
     hint = "no object is quarantined; the next reconciliation checks again"
     if isinstance(error, CheckTimeoutError):
-        hint += "; no single object makes the check slow: unless the machine is overloaded, the whole configuration"
-        hint += " needs more time, so raise `validation.checkTimeout`"
+        hint += "; no object and no namespace makes the check slow: unless the machine is overloaded, the whole"
+        hint += " configuration needs more time, so raise `validation.checkTimeout`"
     return Problem(message=f"no verdict: {error}", source=MAIN_TEMPLATE, hint=hint)
 
 
@@ -189,6 +196,16 @@ def slow_problem(costly: float) -> Problem:
         message=f"HAProxy takes more than {costly:.3g} s of CPU time to read it",
         hint=f"that is {COSTLY_SHARE:.0%} of `validation.checkTimeout`: use fewer or cheaper password hashes, smaller"
         " lists or simpler regular expressions",
+    )
+
+
+def slow_namespace_problem(namespace: str, costly: float) -> Problem:
+    """Return the problem for an object of *namespace*, whose changed objects add more than *costly* CPU seconds."""
+    return Problem(
+        message=f"HAProxy takes more than {costly:.3g} s of CPU time to read the changed objects of the namespace"
+        f" {namespace}, of which this is one of the youngest",
+        hint="that is a third of `validation.checkTimeout`: use fewer or cheaper objects in this namespace, and then"
+        " change this one: its next version is tried again",
     )
 
 

@@ -1,6 +1,7 @@
 """Search for the objects on which `haproxy -c` crashes, or that make it slow; quarantines what it finds."""
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from math import inf
 from typing import Protocol, TypeAlias
 
@@ -12,9 +13,16 @@ from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.pipeline.rejection.crash_search import Fragments, find_fragments
 from haptic_trio.pipeline.rejection.errors import CrashedError, RejectedError, UndecidedError
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
-from haptic_trio.pipeline.rejection.slow_search import find_slow_fragments
+from haptic_trio.pipeline.rejection.slow_search import find_slow_fragments, find_slow_namespaces
 from haptic_trio.pipeline.render import Rendered
-from haptic_trio.pipeline.validate import Validator, locate_fragment, name_object, slow_problem
+from haptic_trio.pipeline.validate import (
+    Validator,
+    locate_fragment,
+    name_object,
+    slow_namespace_problem,
+    slow_problem,
+)
+from haptic_trio.templating.incremental.overall_rounds import created_of
 from haptic_trio.templating.values.subjects import FragmentKey
 
 Keys: TypeAlias = Collection[FragmentKey]
@@ -81,7 +89,9 @@ class FailureSearch:
     ) -> bool:
         """Quarantine the fragments of *rendered* that make the check of *generation* slow; False if none is found.
 
-        A fragment is at fault only if it is slow by itself.
+        A fragment is at fault if it is slow by itself. If there is none, the
+        youngest changed objects of a namespace whose changed objects are slow
+        together are at fault.
 
         *spent* is the CPU time in seconds of the check until it was ended. Only
         CPU time counts, compared with a check without any suspect, so a busy
@@ -98,14 +108,14 @@ class FailureSearch:
             variant = await variants.make_variant(kept.difference(keys), kept, rendered)
             return await self._validator.measure(*variant, most=most)
 
-        found = Fragments((), ())
+        found, of_namespaces = Fragments((), ()), tuple[FragmentKey, ...]()
         if suspects:
             try:
-                most = await measure(()) + costly
+                others = await measure(())
 
-                async def is_slow(keys: Keys) -> bool:
+                async def is_slow(keys: Keys, allowed: float = costly) -> bool:
                     try:
-                        return await measure(keys, most) > most
+                        return await measure(keys, others + allowed) > others + allowed
                     except UndecidedError:
                         raise
                     except RejectedError:
@@ -118,13 +128,27 @@ class FailureSearch:
                 if gone and not (found.found or found.beside) and spent - costly > await measure(kept):
                     self._quarantine.setbacks.record(gone, trio.current_time())
                     return True
+                if not (found.found or found.beside):
+                    by_age = dict(sorted(suspects.items(), key=lambda item: _age_of(item[0], item[1], rendered)))
+                    allowed = self._validator.costly_namespace
+                    of_namespaces = await find_slow_namespaces(by_age, partial(is_slow, allowed=allowed))
             except RejectedError:
                 # Without a measurement there is no verdict.
                 return False
         if found.found or found.beside:
             return self._reject(found, slow_problem(costly), rendered)
+        if of_namespaces:
+            return self._reject_youngest(of_namespaces, rendered)
         self._searched = generation.id
         return False
+
+    def _reject_youngest(self, keys: Keys, rendered: Rendered) -> bool:
+        """Quarantine the objects of the fragments *keys*, each with the problem of its namespace."""
+        costly = self._validator.costly_namespace
+        problems = {key: name_object(slow_namespace_problem(key.namespace, costly), key) for key in keys}
+        refs = {ResourceRef(key.kind, key.namespace, key.name): problem for key, problem in problems.items()}
+        self._quarantine.setbacks.record(refs, trio.current_time())
+        return self._quarantine.reject(problems, rendered.produced, whole=keys)
 
     def _reject(self, fragments: Fragments, problem: Problem, rendered: Rendered) -> bool:
         """Quarantine *fragments* for their output in *rendered*, and count the finding."""
@@ -161,3 +185,10 @@ class FailureSearch:
             # Something else is wrong with this part of the configuration by itself.
             return False
         return False
+
+
+def _age_of(ref: ResourceRef, keys: Keys, rendered: Rendered) -> tuple[str, ResourceRef]:
+    """Return a key by which the object *ref* with the fragments *keys* is sorted: the oldest first."""
+    outputs = (rendered.produced.get(key) for key in keys)
+    resource = next((output.resource for output in outputs if output is not None), None)
+    return created_of(resource), ref

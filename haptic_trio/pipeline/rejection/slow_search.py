@@ -1,4 +1,4 @@
-"""Search for the objects that make `haproxy -c` slow: measures the CPU time that each adds."""
+"""Search for the objects and namespaces that make `haproxy -c` slow: measures the CPU time that each adds."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -18,8 +18,8 @@ IsSlow = Callable[[Collection[FragmentKey]], Awaitable[bool]]
 async def find_slow_fragments(suspects: Mapping[ResourceRef, Sequence[FragmentKey]], is_slow: IsSlow) -> Fragments:
     """Return the fragments of *suspects* that are slow by themselves, and those of objects to omit as a whole.
 
-    Objects that are slow only together are not reported, nor is an object
-    that is slow only once in two measurements. The rest of a
+    Objects that are slow only together are not reported (see `find_slow_namespaces`),
+    nor is an object that is slow only once in two measurements. The rest of a
     namespace with `MOST_OF_GROUP` slow objects is omitted as a whole if it is
     slow as a whole.
     """
@@ -62,3 +62,50 @@ async def find_slow_fragments(suspects: Mapping[ResourceRef, Sequence[FragmentKe
         if not narrowed:
             whole += keys
     return Fragments(tuple(found), tuple(whole))
+
+
+async def find_slow_namespaces(
+    suspects: Mapping[ResourceRef, Sequence[FragmentKey]], is_slow: IsSlow
+) -> tuple[FragmentKey, ...]:
+    """Return the fragments of *suspects* to omit so that no namespace is slow with the rest of its objects.
+
+    *suspects* are in the order of age, the oldest first: the youngest objects of
+    a slow namespace are omitted, as few as possible. Objects without a namespace
+    are the administrator's, and are never omitted. Namespaces that are slow only
+    together are not reported, nor is one that is slow only once in two measurements.
+    """
+    measurements = 0
+
+    async def measure(refs: Collection[ResourceRef]) -> bool:
+        nonlocal measurements
+        measurements += 1
+        return await is_slow([key for ref in refs for key in suspects[ref]])
+
+    members: dict[str, list[ResourceRef]] = {}
+    for ref in suspects:
+        if ref.namespace:
+            members.setdefault(ref.namespace, []).append(ref)
+    omitted: list[FragmentKey] = []
+    # The largest are measured first, since the measurements are limited.
+    parts = [sorted(members.values(), key=len)]
+    while parts and measurements < MOST_MEASUREMENTS:
+        part = parts.pop()
+        if not part or not await measure([ref for refs in part for ref in refs]):
+            continue
+        if len(part) > 1:
+            middle = len(part) // 2
+            parts += part[:middle], part[middle:]
+            continue
+        [refs] = part
+        if not await measure(refs):
+            continue
+        # The first `fast` objects are not slow together, the first `slow` objects are.
+        fast, slow = 0, len(refs)
+        while slow - fast > 1:
+            middle = (fast + slow) // 2
+            if await measure(refs[:middle]):
+                slow = middle
+            else:
+                fast = middle
+        omitted += [key for ref in refs[fast:] for key in suspects[ref]]
+    return tuple(omitted)

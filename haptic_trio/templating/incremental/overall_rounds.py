@@ -46,7 +46,7 @@ class OverallRounds:
 
     def claim(self, key: FragmentKey, rounds: int, resource: Any) -> None:
         """Note that the fragment *key* asks for *rounds*; raises `LimitReachedError` if `settle` has rejected it."""
-        self._want(key, _Want(rounds, _created(resource)) if rounds else None)
+        self._want(key, _Want(rounds, created_of(resource)) if rounds else None)
         if rounds and key in self._rejected:
             raise LimitReachedError(
                 "there is no room for its password hashes:"
@@ -106,7 +106,8 @@ def _served(recall: Recall, key: FragmentKey) -> int:
     return max((output.rounds for output in outputs if output is not None), default=0)
 
 
-def _created(resource: Any) -> str:
+def created_of(resource: Any) -> str:
+    """Return the `creationTimestamp` of *resource*, by which objects are sorted; without one it is younger than all."""
     metadata = resource.get("metadata") if isinstance(resource, Mapping) else None
     created = metadata.get("creationTimestamp") if isinstance(metadata, Mapping) else None
     return created if isinstance(created, str) and created else _UNKNOWN_AGE

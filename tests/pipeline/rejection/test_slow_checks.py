@@ -1,6 +1,7 @@
 """An object that makes `haproxy -c` slow is found by CPU time and quarantined; a busy machine blames none."""
 
 from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from haptic_trio.k8s.resource import Resource, ResourceRef
 from haptic_trio.pipeline.rejection.crash_search import MOST_OF_GROUP
 from haptic_trio.pipeline.rejection.errors import TimedOutError
-from haptic_trio.pipeline.rejection.slow_search import MOST_MEASUREMENTS, find_slow_fragments
+from haptic_trio.pipeline.rejection.slow_search import MOST_MEASUREMENTS, find_slow_fragments, find_slow_namespaces
 from haptic_trio.templating.values.subjects import FragmentKey
 from tests.support.components.pipeline import HEAD, Bench
 from tests.support.kubernetes import service
@@ -35,10 +36,11 @@ TIMEOUT = {"validation": {"checkTimeout": "2s"}}
 """What adds more than 0.2 s of CPU time is slow."""
 
 
-def web(name: str, *, rounds: int = 0, version: str = "1", balance: str = "roundrobin") -> Resource:
+def web(name: str, *, rounds: int = 0, version: str = "1", balance: str = "roundrobin", day: int = 0) -> Resource:
     namespace, _, own = name.partition("/")
     resource = service(own, rounds=rounds, balance=balance)
-    place = {"namespace": namespace, "resourceVersion": version}
+    created = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=day)
+    place = {"namespace": namespace, "resourceVersion": version, "creationTimestamp": f"{created:%Y-%m-%dT%H:%M:%SZ}"}
     return {**resource, "metadata": {**resource["metadata"], **place}}
 
 
@@ -111,6 +113,34 @@ async def test_a_check_that_waits_for_a_processor_blames_no_object(tmp_path: Pat
 
 
 @pytest.mark.haproxy
+async def test_the_youngest_objects_of_a_namespace_that_is_slow_as_a_whole_are_quarantined(
+    haproxy_binary: Path,
+) -> None:
+    # Each object takes some 20 ms, where three seconds are too long, 100 ms are slow, and 333 ms are for a namespace.
+    bench = Bench(haproxy_binary, TEMPLATE, validation={"checkTimeout": "1s"})
+    bench.put(web("shop/old"))
+    await bench.run()
+    others = [web(f"n{number}/web", rounds=5_000) for number in range(20)]
+    bench.put(*others, *(web(f"evil/n{number:03}", rounds=90_000, day=number) for number in range(400)))
+
+    valid = await bench.run()
+
+    names = sorted(name for name in backends(valid.generation.text) if name.startswith("evil"))
+    assert {"shop_old", *(f"n{number}_web" for number in range(20))} < backends(valid.generation.text)
+    assert names
+    assert names == [f"evil_n{number:03}" for number in range(len(names))]
+    held = bench.quarantine.objects
+    assert {one.ref.namespace for one in held} == {"evil"}
+    assert len(held) == 400 - len(names)
+    assert "more than 0.333 s of CPU time to read the changed objects of the namespace evil" in held[0].problem.message
+    assert "validation.checkTimeout" in held[0].problem.hint
+
+    # A quarantined object is served once it is cheap.
+    bench.put(web("evil/n399", version="2"))
+    assert "evil_n399" in backends((await bench.run()).generation.text)
+
+
+@pytest.mark.haproxy
 async def test_many_objects_that_are_slow_only_together_are_not_quarantined(haproxy_binary: Path) -> None:
     # A large cluster in small: 240 objects of some 20 ms each, where three seconds are too long and 100 ms are slow.
     bench = Bench(haproxy_binary, TEMPLATE, validation={"checkTimeout": "1s"})
@@ -151,6 +181,27 @@ async def test_exactly_the_slow_are_found(objects: list[tuple[int, float]]) -> N
         assert slow <= found | beside
     assert all(of_group[int(name[1])] > MOST_OF_GROUP for name in beside)
     assert asked <= MOST_MEASUREMENTS + 2
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.floats(0.0, 0.5)), max_size=60))
+async def test_a_slow_namespace_loses_as_few_of_its_youngest_objects_as_possible(
+    objects: list[tuple[int, float]],
+) -> None:
+    costs = {f"{f'n{group}' if group else ''}/{number}": cost for number, (group, cost) in enumerate(objects)}
+
+    async def is_slow(keys: Collection[FragmentKey]) -> bool:
+        return sum(costs[f"{key.namespace}/{key.name}"] for key in keys) > 1.0
+
+    omitted = {f"{key.namespace}/{key.name}" for key in await find_slow_namespaces(keys_of(costs), is_slow)}
+
+    assert not any(name.startswith("/") for name in omitted)
+    for group in range(1, 6):
+        own = [name for name in costs if name.startswith(f"n{group}/")]
+        kept = [name for name in own if name not in omitted]
+        assert own[: len(kept)] == kept
+        assert len(kept) <= 1 or sum(costs[name] for name in kept) <= 1.0
+        more = own[: len(kept) + 1]
+        assert kept == own or sum(costs[name] for name in more) > 1.0
 
 
 async def test_an_object_that_is_slow_in_one_of_two_measurements_is_not_found() -> None:
