@@ -206,6 +206,8 @@ def _instance_deployed(event: m.InstanceDeployed) -> LogLine:
     values: dict[str, Any] = {"correlation": event.correlation, "endpoint": result.endpoint, "ms": _ms(result.seconds)}
     if result.held:
         values["held"] = list(result.held)
+    if result.is_partial:
+        values["partial"] = True
     if not result.changed:
         return "debug", "instance up to date", values
     if result.reloaded:

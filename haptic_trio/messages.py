@@ -292,7 +292,7 @@ class DeploymentStarted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InstanceDeployed(msgspec.Struct, frozen=True, kw_only=True):
-    """An endpoint runs the generation."""
+    """An endpoint runs the generation, or the part of it that the result says."""
 
     correlation: str
     result: SyncResult

@@ -169,6 +169,12 @@ async def test_drift_that_was_repaired_is_a_warning_with_its_kinds(narration: Na
             {"operations": 2, "held": ["backend web added"]},
         ),
         (
+            SyncResult(endpoint="e", changed=True, reloaded=False, is_partial=True, operations=250),
+            "info",
+            "instance updated without reload",
+            {"operations": 250, "partial": True},
+        ),
+        (
             SyncResult(endpoint="e", changed=True, reloaded=True, reasons=(UNKNOWN_GENERATION,)),
             "info",
             "instance configured",

@@ -114,7 +114,9 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...] = ()
     """Why it reloaded."""
     held: tuple[str, ...] = ()
-    """Why the changes that the endpoint holds back need a reload; empty if it runs the whole generation."""
+    """Why the changes that the endpoint holds back need a reload; empty if it holds back none."""
+    is_partial: bool = False
+    """Whether the endpoint got only a part of the changes that need no reload; the next deployment continues."""
     operations: int = 0
     """Number of runtime operations; also those before a reload."""
     drift: Mapping[str, int] = {}

@@ -10,7 +10,8 @@ from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.capabilities import NEWEST, Capabilities
 from haptic_trio.haproxy.plan.kept_servers import keep_servers, move_servers
 from haptic_trio.haproxy.plan.operations import Plan
-from haptic_trio.haproxy.plan.plan import make_plan
+from haptic_trio.haproxy.plan.plan import MAX_CHANGED_SERVERS, make_plan
+from haptic_trio.haproxy.plan.shares import SERVERS_AT_ONCE
 from haptic_trio.haproxy.plan.split import SplitPlan, is_near, split_plan
 
 KNOWN_SPLITS: Final = 4
@@ -39,18 +40,24 @@ class Planner:
         self._turn = trio.Lock()
         self._threads = trio.CapacityLimiter(1)
         # By the ids of both generations: endpoints with equal states get equal plans.
-        self._splits: dict[tuple[str, str, Capabilities], SplitPlan] = {}
+        self._splits: dict[tuple[str, str, Capabilities, int], SplitPlan] = {}
 
-    async def split(self, running: Generation | None, desired: Generation, capabilities: Capabilities) -> SplitPlan:
+    async def split(
+        self,
+        running: Generation | None,
+        desired: Generation,
+        capabilities: Capabilities,
+        room: int = SERVERS_AT_ONCE,
+    ) -> SplitPlan:
         """Return `split_plan` of the arguments, computed once for equal arguments; safe to cancel."""
         if running is None or is_near(running, desired):
-            return split_plan(running, desired, capabilities)
-        key = running.id, desired.id, capabilities
+            return split_plan(running, desired, capabilities, room)
+        key = running.id, desired.id, capabilities, room
         # Callers with equal arguments wait here for the first one. If it is cancelled, the next one computes.
         async with self._turn:
             known = self._splits.get(key)
             if known is None:
-                known = await self._run(partial(split_plan, running, desired, capabilities))
+                known = await self._run(partial(split_plan, running, desired, capabilities, room))
                 self._splits[key] = known
                 if len(self._splits) > KNOWN_SPLITS:
                     del self._splits[next(iter(self._splits))]
@@ -72,7 +79,8 @@ class Planner:
         """
         if valid.id == prepared.id:
             return prepared
-        return (await self.split(valid, prepared, NEWEST)).effective or valid
+        # Endpoints may have all of it: a reload with only a part would take back the rest.
+        return (await self.split(valid, prepared, NEWEST, MAX_CHANGED_SERVERS)).effective or valid
 
     async def keep_servers(self, valid: Generation, rejected: Generation) -> tuple[Generation, ...]:
         """Return `keep_servers` of the arguments; safe to cancel."""

@@ -6,7 +6,6 @@ the changes that were applied before it are rolled back.
 """
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import TypeAlias
 
 import trio
@@ -48,8 +47,10 @@ async def sync_endpoint(
     process is observed first, and drift is repaired. If the process rejects a
     runtime operation, the generation is activated instead, and the rejection
     is among the reasons. Without *may_reload* changes that need a reload are
-    held back, unless the running generation is unknown. Deployments that share
-    a *planner* share plans. Raises EndpointError.
+    held back, unless the running generation is unknown. If very many servers
+    change, the result may be partial: the caller deploys again, at once, the
+    same generation or a newer one. Deployments that share a *planner* share
+    plans. Raises EndpointError.
 
     While the plan is made, and while HAProxy reloads, the process that still
     serves gets the servers of the generations that *wait_newer* returns. The
@@ -89,6 +90,8 @@ async def sync_endpoint(
         reloaded=bool(reasons),
         reasons=reasons,
         held=held,
+        # A reload applies everything.
+        is_partial=split.is_partial and not reasons,
         operations=report.operations + (len(split.operations) if effective is not None else 0),
         drift=report.found,
         seconds=trio.current_time() - began,
@@ -120,7 +123,7 @@ class _MovingServers:
             if self._waiting.cancelled_caught:
                 return
             try:
-                await self._move(self.running, self.endpoint.patch)
+                await self._move(self._patch)
             except EndpointError as exc:
                 failures.append(exc)
                 return
@@ -138,19 +141,25 @@ class _MovingServers:
         while self.running is not None:
             self._seen = await wait_newer(self._seen)
             try:
-                await self._move(self.running, partial(endpoint.patch_former, self.running))
+                await self._move(endpoint.patch_former)
             except PatchRejectedError:
                 # The replacement has not begun yet, or is over. The next change includes this one.
                 continue
             except EndpointError:
                 return
 
-    async def _move(self, running: Generation, patch: Callable[[Generation, Plan], Awaitable[None]]) -> None:
-        newer = self._seen
-        split = await self.planner.follow(running, self.before, newer, self.capabilities)
-        if split.effective is not None:
-            await patch(split.effective, Plan(operations=split.operations))
-            self.running = split.effective
+    async def _patch(self, _running: Generation, effective: Generation, plan: Plan) -> None:
+        await self.endpoint.patch(effective, plan)
+
+    async def _move(self, patch: Callable[[Generation, Generation, Plan], Awaitable[None]]) -> None:
+        """Move servers as they move in the newest generation, in several changes if there are very many."""
+        newer, is_partial = self._seen, True
+        while is_partial and self.running is not None:
+            split = await self.planner.follow(self.running, self.before, newer, self.capabilities)
+            is_partial = split.is_partial
+            if split.effective is not None:
+                await patch(self.running, split.effective, Plan(operations=split.operations))
+                self.running = split.effective
         self.before = newer
 
 
@@ -184,11 +193,11 @@ async def _with_moves(moving: _MovingServers, split: SplitPlan, desired: Generat
     moved = await moving.planner.follow(effective, desired, moving.before, NEWEST)
     target = moved.effective or effective
     if target.id == running.id:
-        return SplitPlan(None, (), split.reasons)
+        return SplitPlan(None, (), split.reasons, split.is_partial)
     plan = await moving.planner.plan(running, target, moving.capabilities)
     if plan.reloads:
         return SplitPlan(None, (), split.reasons or plan.reasons)
-    return SplitPlan(target, plan.operations, split.reasons)
+    return SplitPlan(target, plan.operations, split.reasons, split.is_partial)
 
 
 async def _activate(

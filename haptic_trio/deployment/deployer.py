@@ -1,8 +1,9 @@
 """Deployer: one work item for each endpoint, each with its own pace, outcome and backoff.
 
 An endpoint that is busy while newer configurations arrive gets only the
-newest. A failing endpoint is retried with exponential backoff and does not
-delay the others.
+newest. One that got only a part of its changes is deployed to again at once.
+A failing endpoint is retried with exponential backoff and does not delay the
+others.
 """
 
 from collections.abc import Awaitable, Callable
@@ -123,12 +124,9 @@ async def run_deployer(
             await complete(rounds.drop(name, trio.current_time()))
             return
         result = await _sync_one(target, syncs.deploy, deployment_timeout, drain_timeout, events, report_ports)
-        if result is None:
-            queue.add_rate_limited(name)
-            await complete(rounds.fail(target, trio.current_time()))
-        else:
-            queue.forget(name)
-            await complete(rounds.succeed(target, result, trio.current_time()))
+        _settle(queue, name, result)
+        now = trio.current_time()
+        await complete(rounds.fail(target, now) if result is None else rounds.succeed(target, result, now))
         _publish_standing(completed, rounds)
 
     with deployments, cycles:
@@ -152,6 +150,16 @@ async def run_deployer(
                     workers += 1
                     nursery.start_soon(work)
             queue.shutdown(drain=True)
+
+
+def _settle(queue: WorkQueue[str], name: str, result: SyncResult | None) -> None:
+    """Add the endpoint *name* to *queue* again if its deployment failed (None), later, or was partial, at once."""
+    if result is None:
+        queue.add_rate_limited(name)
+        return
+    queue.forget(name)
+    if result.is_partial:
+        queue.add(name)
 
 
 async def _run_queue(

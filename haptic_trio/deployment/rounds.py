@@ -2,9 +2,9 @@
 
 A *round* is one scheduled deployment over its endpoints. Endpoints proceed
 independently: a newer round gives an endpoint a newer target and supersedes
-an older target that the endpoint has not started. A round is completed when
-each of its endpoints succeeded, failed once, or was superseded; retries
-belong to no round.
+an older target that the endpoint has not started, or has deployed in part. A
+round is completed when each of its endpoints succeeded, failed once, or was
+superseded; retries belong to no round.
 """
 
 import math
@@ -92,9 +92,7 @@ class Rounds:
         self._begun = deployment.scheduled
         self._rounds[self._numbers] = _Round(deployment, now)
         for endpoint in deployment.endpoints:
-            older = self._supersede(endpoint.name)
-            if older is not None and older.deployment.correlation == deployment.correlation:
-                older.is_continued = True
+            self._supersede(endpoint.name, deployment)
             self._targets[endpoint.name] = Target(self._numbers, deployment, endpoint)
         return self._close(now)
 
@@ -106,7 +104,10 @@ class Rounds:
         return target
 
     def succeed(self, target: Target, result: SyncResult, now: float) -> list[DeploymentCompleted]:
-        """Record that the deployment of *target* succeeded; return the rounds that this completes."""
+        """Record that the deployment of *target* succeeded; return the rounds that this completes.
+
+        After a partial one the endpoint still belongs to its round, unless it has a newer target.
+        """
         name, setback = result.endpoint, self._setbacks.get(result.endpoint)
         if result.held:
             self._held[name] = result.held
@@ -117,6 +118,12 @@ class Rounds:
             del self._setbacks[name]
         if result.reloaded and target.deployment.why.keeps_interval:
             self._reloaded = max(self._reloaded, target.deployment.scheduled)
+        if result.is_partial:
+            self._in_hand.pop(name, None)
+            newer = self._targets.get(name)
+            if newer is not None and newer.round != target.round:
+                self._leave(name, target, newer.deployment)
+            return self._close(now)
         current = self._finish(target)
         if current is not None:
             current.results.append(result)
@@ -137,24 +144,27 @@ class Rounds:
 
     def drop(self, name: str, now: float) -> list[DeploymentCompleted]:
         """Remove the target of the lost endpoint *name*; return the rounds that this completes."""
-        self._supersede(name)
+        self._supersede(name, None)
         self._targets.pop(name, None)
         self._held.pop(name, None)
         self._setbacks.pop(name, None)
         return self._close(now)
 
-    def _supersede(self, name: str) -> _Round | None:
-        """Take the endpoint *name* out of its round, and return that; None if the round does not wait for it."""
+    def _supersede(self, name: str, newer: DeploymentScheduled | None) -> None:
+        """Take the endpoint *name*, whose next target is *newer*, out of the round of its present target."""
         target = self._targets.get(name)
         # A deployment in progress continues; its outcome counts for its own round.
-        if target is None or self._in_hand.get(name) == target.round:
-            return None
+        if target is not None and self._in_hand.get(name) != target.round:
+            self._leave(name, target, newer)
+
+    def _leave(self, name: str, target: Target, newer: DeploymentScheduled | None) -> None:
         older = self._rounds.get(target.round)
         if older is None or name not in older.outstanding:
-            return None
+            return
         older.outstanding.discard(name)
         older.superseded.append(name)
-        return older
+        if newer is not None and older.deployment.correlation == newer.correlation:
+            older.is_continued = True
 
     def _finish(self, target: Target) -> _Round | None:
         name = target.endpoint.name

@@ -2,14 +2,16 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 
 import pytest
 import trio
+from msgspec import Struct
 
+from haptic_trio.haproxy.plan.shares import SERVERS_AT_ONCE
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.messages import ConfigRendered
+from haptic_trio.messages import ConfigPrepared, ConfigRendered, InstanceDeployed
 from tests.features.harness import Running, controller
 from tests.features.server_site import ServerSite
 from tests.support.api_server.server import serving
@@ -25,6 +27,9 @@ pytestmark = pytest.mark.haproxy
 INGRESSES = 1500
 DEPENDENTS = 600
 """More than one cycle renders."""
+FLAPPING = 60
+ENDPOINTS = 20
+"""More servers than a few deployments change: 1,200."""
 
 
 def web(namespace: str, port: int = 80) -> Resource:
@@ -121,3 +126,68 @@ async def test_a_change_reaches_traffic_while_changes_on_which_very_many_fragmen
         await running.wait(ConfigRendered, lambda fact: not fact.waiting, since=begun)
         await running.quiet()
         assert {(await site.get(host))[0] for host in hosts(DEPENDENTS)[::100]} == {200}
+
+
+def flapping(number: int, phase: int) -> Resource:
+    """Return an EndpointSlice whose addresses all differ from those of the phase before."""
+    endpoints = (endpoint(f"10.{1 + phase % 2}.{number}.{one}") for one in range(1, ENDPOINTS + 1))
+    return endpoint_slice(f"app{number}", *endpoints, ports=8080, namespace="attacker")
+
+
+def services(number: int) -> list[Resource]:
+    """Return a Service of the attacker with its endpoints, and an Ingress for it."""
+    name, host = f"app{number}", f"app{number}.attacker.test"
+    return [
+        service(name, namespace="attacker"),
+        flapping(number, 0),
+        ingress(name, rule(host, path("/", name)), namespace="attacker"),
+    ]
+
+
+async def keep_flapping(site: ServerSite) -> None:
+    """Change the addresses of all endpoints of the attacker again and again."""
+    for phase in count(1):
+        for number in range(FLAPPING):
+            site.server.put(flapping(number, phase))
+        # real time: an attack may take any time
+        await trio.sleep(0.05)
+
+
+def has_host(fact: ConfigPrepared, host: str) -> bool:
+    return any(host.encode() in file.content for file in fact.generation.files.values())
+
+
+async def test_a_change_reaches_traffic_while_very_many_servers_of_another_namespace_change_all_the_time(
+    instance_root: Path, haproxy_binary: Path
+) -> None:
+    objects = [one for number in range(FLAPPING) for one in services(number)]
+    async with served(instance_root, haproxy_binary, objects) as (site, running):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(keep_flapping, site)
+            await running.wait(InstanceDeployed, lambda fact: fact.result.is_partial)
+            begun = len(running.events)
+            put_late(site)
+            prepared = await running.wait(ConfigPrepared, lambda fact: has_host(fact, "late.victim.test"), since=begun)
+
+            def has_it(fact: InstanceDeployed) -> bool:
+                """Whether it is a deployment of the change: newer ones may take the place of the one prepared first."""
+                seen = [one.correlation for one in running.events.all(ConfigPrepared, since=begun)]
+                return fact.correlation in seen[seen.index(prepared.correlation) :]
+
+            await running.wait(InstanceDeployed, has_it, since=begun)
+            assert (await site.get("late.victim.test"))[0] == 200
+            facts = running.events.all(Struct, since=begun)
+            nursery.cancel_scope.cancel()
+
+        # It waited for the deployment in progress, and for another one if that ended just now; each is small.
+        deployments = [fact for fact in facts[facts.index(prepared) :] if isinstance(fact, InstanceDeployed)]
+        assert len(list(takewhile(lambda fact: not has_it(fact), deployments))) <= 2
+        results = [fact.result for fact in facts if isinstance(fact, InstanceDeployed)]
+        assert max(result.operations for result in results) <= SERVERS_AT_ONCE + len(("host", "path"))
+        assert not any(result.reloaded or result.held for result in results)
+
+        # In the end all servers have their last addresses, and HAProxy runs what is recorded.
+        await running.quiet()
+        assert not running.events.all(InstanceDeployed)[-1].result.is_partial
+        assert await running.reloads() == 0
+        assert [(await one.repair()).found for one in running.serving.process.endpoints.value or ()] == [{}]

@@ -1,17 +1,26 @@
 """Changes of which the process can take a part: that goes ahead of the reload, and is taken back with it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import trio
 
-from haptic_trio.dataplane.endpoint import DeploymentRejectedError
+from haptic_trio.dataplane.endpoint import DeploymentRejectedError, DriftReport
 from haptic_trio.dataplane.local.instance import LocalAgent
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.operations import Plan
 from tests.dataplane.test_patches import servers_of, site
-from tests.support.processes.haproxy import backend, fetch, instances, kill_and_wait_for_next, wait_for_body
+from tests.support.processes.haproxy import (
+    BASE,
+    backend,
+    build_generation,
+    fetch,
+    instances,
+    kill_and_wait_for_next,
+    wait_for_body,
+)
 from tests.support.processes.ports import free_port
 
 pytestmark = pytest.mark.haproxy
@@ -103,3 +112,37 @@ async def test_a_reload_that_is_rejected_takes_the_runtime_part_back(
             assert (await agent.repair()).found == {}
             # And it can be deployed to.
             assert not (await sync_endpoint(agent, site(port, [two, one]))).reloaded
+
+
+def many_servers(port: int, sizes: Mapping[str, int], network: int) -> Generation:
+    """Return a generation with a backend of so many servers for each name of *sizes*."""
+    backends = "".join(
+        f"backend {name} from http\n"
+        + "".join(f"    server s{one} 10.{network}.{one // 100}.{one % 100}:80\n" for one in range(size))
+        for name, size in sizes.items()
+    )
+    frontend = f"frontend f from http\n    bind 127.0.0.1:{port}\n    http-request return status 204\n"
+    return build_generation(f"{BASE.replace('defaults', 'defaults http')}{frontend}{backends}")
+
+
+async def test_after_each_part_of_a_large_change_haproxy_runs_what_is_recorded(
+    instance_root: Path, haproxy_binary: Path
+) -> None:
+    port = free_port()
+    before = many_servers(port, {"a_app_80": 400, "a_less_80": 300, "b_web_80": 4}, 1)
+    desired = many_servers(port, {"a_app_80": 500, "a_less_80": 20, "b_web_80": 4}, 2)
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        await sync_endpoint(agent, before)
+        results, is_partial = [], True
+        while is_partial:
+            results.append(await sync_endpoint(agent, desired, may_reload=False))
+            assert await agent.repair() == DriftReport()
+            is_partial = results[-1].is_partial
+
+        assert len(results) > 2
+        assert not any(result.reloaded or result.held for result in results)
+        assert await agent.fetch_running() == desired
+        assert (await agent.describe()).reloads == 0
+        # A process that is started again has all parts.
+        await kill_and_wait_for_next(agent)
+        assert not (await sync_endpoint(agent, desired, verify=True)).changed

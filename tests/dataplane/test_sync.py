@@ -15,9 +15,11 @@ from haptic_trio.dataplane.endpoint import (
 )
 from haptic_trio.dataplane.planner import Planner
 from haptic_trio.dataplane.sync import sync_endpoint
+from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import Generation, make_generation
 from haptic_trio.haproxy.plan.capabilities import Capabilities
 from haptic_trio.haproxy.plan.operations import Plan
+from haptic_trio.haproxy.plan.shares import SERVERS_AT_ONCE
 from haptic_trio.haproxy.plan.split import SplitPlan
 from tests.support.processes.haproxy import answering, forwarding, mapping
 
@@ -174,6 +176,40 @@ async def test_without_leave_to_reload_the_structure_is_held_back() -> None:
     assert (again.changed, again.held) == (False, result.held)
 
 
+def many_servers(first: int, *lines: str) -> Generation:
+    """Return a generation of 300 servers with addresses of network *first*, and a backend with *lines*."""
+    servers = (f"  server s{number} 10.{first}.{number // 100}.{number % 100}:80\n" for number in range(300))
+    more = "".join(f"  {line}\n" for line in lines)
+    return make_generation(parse_config(f"backend a_app\n{''.join(servers)}backend b_web\n{more}"), [])
+
+
+async def test_very_many_changes_of_servers_are_deployed_in_parts() -> None:
+    endpoint, desired = FakeEndpoint(many_servers(1)), many_servers(2)
+
+    results = [await sync_endpoint(endpoint, desired) for _ in range(3)]
+
+    assert [(result.operations, result.is_partial, result.changed) for result in results] == [
+        (250, True, True),
+        (50, False, True),
+        (0, False, False),
+    ]
+    assert endpoint.calls == ["patch", "patch"]
+
+
+async def test_a_reload_completes_what_was_deployed_in_part() -> None:
+    endpoint, desired = FakeEndpoint(many_servers(1)), many_servers(2, "balance source")
+
+    held = await sync_endpoint(endpoint, desired, may_reload=False)
+    # The changed line of the other namespace has a share of the room.
+    assert (held.operations, held.is_partial, len(held.held)) == (249, True, 1)
+    assert endpoint.running is not None
+    assert endpoint.running.id not in {many_servers(1).id, desired.id}
+
+    result = await sync_endpoint(endpoint, desired)
+    assert (result.reloaded, result.is_partial, result.held) == (True, False, ())
+    assert endpoint.running == desired
+
+
 async def test_the_first_generation_needs_no_leave_to_load() -> None:
     endpoint = FakeEndpoint(None)
     assert (await sync_endpoint(endpoint, answering(1, "one"), may_reload=False)).reloaded
@@ -246,11 +282,17 @@ class SlowPlanner(Planner):
         self._until = until
         self._is_first = True
 
-    async def split(self, running: Generation | None, desired: Generation, capabilities: Capabilities) -> SplitPlan:
+    async def split(
+        self,
+        running: Generation | None,
+        desired: Generation,
+        capabilities: Capabilities,
+        room: int = SERVERS_AT_ONCE,
+    ) -> SplitPlan:
         is_first, self._is_first = self._is_first, False
         if is_first:
             await self._until.wait()
-        return await super().split(running, desired, capabilities)
+        return await super().split(running, desired, capabilities, room)
 
 
 async def sync_slowly(endpoint: FakeEndpoint, desired: Generation, *newer: Generation) -> tuple[list[str], SyncResult]:

@@ -369,3 +369,30 @@ async def test_deployment_in_progress_learns_of_newer_generations(rig: Rig, nurs
     assert newer == [generation("two"), generation("three")]
     # The deployment in progress does not count for the newer ones: the newest follows it.
     assert deployed == ["one", "three"]
+
+
+async def test_partial_deployment_is_continued_at_once_with_the_newest_generation(
+    rig: Rig, nursery: trio.Nursery
+) -> None:
+    deployed: list[str] = []
+    may_end = trio.Event()
+
+    async def sync(
+        endpoint: Endpoint, desired: Generation, *, verify: bool, may_reload: bool, wait_newer: WaitNewer
+    ) -> SyncResult:
+        deployed.append(desired.text.strip("# \n"))
+        if len(deployed) == 2:
+            await may_end.wait()
+        return SyncResult(endpoint=endpoint.name, changed=True, reloaded=False, is_partial=len(deployed) < 4)
+
+    await rig.start(nursery, sync=sync)
+    endpoint = MemoryEndpoint("e1")
+    await rig.deploy("one", endpoint)
+    await wait_all_tasks_blocked()
+    await rig.deploy("two", endpoint)
+    may_end.set()
+    first, second = await rig.next(), await rig.next()
+
+    assert deployed == ["one", "one", "two", "two"]
+    assert (first.correlation, first.superseded, first.results) == ("one", ("e1",), ())
+    assert (second.correlation, second.superseded, len(second.results)) == ("two", (), 1)

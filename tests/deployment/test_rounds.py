@@ -17,8 +17,9 @@ def scheduled(name: str, *endpoints: MemoryEndpoint) -> DeploymentScheduled:
     )
 
 
-def succeed(rounds: Rounds, target: Target) -> list[DeploymentCompleted]:
-    return rounds.succeed(target, SyncResult(endpoint=target.endpoint.name, changed=True, reloaded=False), 0)
+def succeed(rounds: Rounds, target: Target, *, is_partial: bool = False) -> list[DeploymentCompleted]:
+    result = SyncResult(endpoint=target.endpoint.name, changed=True, reloaded=False, is_partial=is_partial)
+    return rounds.succeed(target, result, 0)
 
 
 def take(rounds: Rounds, name: str) -> Target:
@@ -64,6 +65,32 @@ def test_late_success_counts_for_its_own_round_only() -> None:
     assert [message.correlation for message in succeed(rounds, take(rounds, "one"))] == ["b"]
 
 
+def test_partial_deployment_completes_its_round_when_the_rest_is_deployed() -> None:
+    rounds = Rounds()
+    rounds.begin(scheduled("a", ENDPOINTS[0]), 0)
+
+    assert succeed(rounds, take(rounds, "one"), is_partial=True) == []
+    (a,) = succeed(rounds, take(rounds, "one"))
+
+    assert (a.superseded, [result.endpoint for result in a.results]) == ((), ["one"])
+
+
+def test_newer_round_supersedes_what_was_deployed_in_part() -> None:
+    rounds = Rounds()
+    one = ENDPOINTS[0]
+    rounds.begin(scheduled("a", one), 0)
+    assert succeed(rounds, take(rounds, "one"), is_partial=True) == []
+    (a,) = rounds.begin(scheduled("b", one), 0)
+    in_hand = take(rounds, "one")
+    assert rounds.begin(scheduled("b", one), 0) == []
+    (b,) = succeed(rounds, in_hand, is_partial=True)
+
+    assert (a.correlation, a.superseded, a.is_continued) == ("a", ("one",), False)
+    # The newer one belongs to the same reconciliation.
+    assert (b.correlation, b.superseded, b.is_continued) == ("b", ("one",), True)
+    assert rounds.open == 1
+
+
 def test_retry_completes_nothing_a_second_time() -> None:
     rounds = Rounds()
     rounds.begin(scheduled("a", ENDPOINTS[0]), 0)
@@ -86,7 +113,7 @@ def test_lost_endpoint_does_not_hold_a_round_open() -> None:
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("begin"), st.sets(st.sampled_from(range(3)), min_size=1)),
-        st.tuples(st.sampled_from(["take", "succeed", "fail", "drop"]), st.sampled_from(range(3))),
+        st.tuples(st.sampled_from(["take", "succeed", "continue", "fail", "drop"]), st.sampled_from(range(3))),
     ),
     max_size=60,
 )
@@ -109,6 +136,8 @@ def test_each_round_completes_exactly_once_and_accounts_for_each_endpoint(steps:
             in_hand[name] = target
         elif step == "succeed" and name in in_hand:
             completed += succeed(rounds, in_hand.pop(name))
+        elif step == "continue" and name in in_hand:
+            completed += succeed(rounds, in_hand.pop(name), is_partial=True)
         elif step == "fail" and name in in_hand:
             completed += rounds.fail(in_hand.pop(name), number)
         elif step == "drop" and name not in in_hand:

@@ -3,6 +3,7 @@
 import ipaddress
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -66,6 +67,7 @@ class Member(msgspec.Struct, frozen=True):
         return (self.directive.words, self.directive.raw), inherited
 
 
+@lru_cache(maxsize=16_384)
 def read_address(text: str) -> tuple[str, int] | None:
     """Return IP address and port of an address in the syntax of a `server` line; None for anything else."""
     match = _ADDRESS.fullmatch(text)

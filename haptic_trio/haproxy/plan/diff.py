@@ -202,9 +202,11 @@ def _diff_sections(running: Section, desired: Section) -> SectionChange:
     before, after = before[start : len(before) - end], after[start : len(after) - end]
     if len(before) + len(after) > _EXACT_LIMIT:
         return SectionChange(running, desired, before, after)
-    matcher = difflib.SequenceMatcher(
-        None, [(one.words, one.raw) for one in before], [(one.words, one.raw) for one in after], autojunk=False
-    )
+    one, other = ([(line.words, line.raw) for line in lines] for lines in (before, after))
+    # The usual case, and much faster: all servers have other addresses.
+    if set(one).isdisjoint(other):
+        return SectionChange(running, desired, before, after)
+    matcher = difflib.SequenceMatcher(None, one, other, autojunk=False)
     removed: list[Directive] = []
     added: list[Directive] = []
     for tag, low, high, new_low, new_high in matcher.get_opcodes():

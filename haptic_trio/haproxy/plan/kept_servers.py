@@ -12,7 +12,8 @@ from haptic_trio.haproxy.config.parser import read_section
 from haptic_trio.haproxy.config.writer import write_directive
 from haptic_trio.haproxy.model import Generation, Section, make_generation
 from haptic_trio.haproxy.plan.diff import diff_configs, same_words
-from haptic_trio.haproxy.plan.split import put_together, take_apart, with_servers_of
+from haptic_trio.haproxy.plan.section_parts import take_apart, with_servers_of
+from haptic_trio.haproxy.plan.split import put_together
 
 
 def keep_servers(valid: Generation, rejected: Generation) -> tuple[Generation, ...]:

@@ -30,9 +30,8 @@ from haptic_trio.haproxy.plan.steps import Phase, Step, order_steps
 UNKNOWN_GENERATION: Final = "unknown generation"
 """Reason for a reload: HAProxy runs no generation yet, or one that is not known, so nothing can be compared."""
 
-MAX_CHANGED_SERVERS: Final = 1_000
-"""A change of more servers than this needs a reload, which takes less time: all other changes of an endpoint wait while
-commands are sent to it."""
+MAX_CHANGED_SERVERS: Final = 10_000
+"""A change of more servers than this needs a reload, which takes less time than the commands."""
 TOO_MANY: Final = f"servers: more than {MAX_CHANGED_SERVERS:,} changed"
 MAX_REASONS: Final = 20
 
@@ -82,6 +81,12 @@ def count_servers(change: SectionChange | Section) -> int:
     return len(change.directives) if change.kind in _SERVING else 0
 
 
+def count_changed_servers(diff: ConfigDiff, capabilities: Capabilities) -> int:
+    """Return how many servers commands would change or add at most."""
+    added = diff.added if capabilities.backends else ()
+    return sum(map(count_servers, diff.changed)) + sum(map(count_servers, added))
+
+
 def name_section(section: Section) -> str:
     """Return kind and name of a section, such as `backend web`."""
     return f"{section.kind} {section.name}".strip()
@@ -98,9 +103,7 @@ def _plan_config(
     # If sections depend on `.if`, the text does not determine the sections of the process.
     plain = not (running.config.branched or desired.config.branched)
     before, after = running.config.bases, desired.config.bases
-    added = diff.added if capabilities.backends else ()
-    counts = [*(count_servers(one) for one in added), *(count_servers(one) for one in diff.changed)]
-    if sum(counts) > MAX_CHANGED_SERVERS:
+    if count_changed_servers(diff, capabilities) > MAX_CHANGED_SERVERS:
         reasons.append(TOO_MANY)
         plain = False
     for section in diff.removed:

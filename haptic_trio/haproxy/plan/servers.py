@@ -220,11 +220,12 @@ def _steps(backend: str, settings: ServerSettings, one: ServerLine, other: Serve
 
 
 def _set_address(backend: str, settings: ServerSettings, one: ServerLine, other: ServerLine) -> Operation | None:
-    if one.socket_address is None or other.socket_address is None:
+    place = other.socket_address
+    if place is None or one.socket_address is None:
         return None
     if not _BOUND_TO_ADDRESS.isdisjoint(one.rest) or not _BOUND_TO_ADDRESS.isdisjoint(settings.mentioned):
         return None
-    return SetServerAddress(backend, one.name, *other.socket_address)
+    return SetServerAddress(backend, one.name, *place)
 
 
 def _set_weight(backend: str, settings: ServerSettings, one: ServerLine, other: ServerLine) -> Operation | None:

@@ -11,23 +11,26 @@ These changes wait for the reload:
   that none of its servers had, or if their inherited settings change;
 - servers that name a file which the process does not have in its new version;
 - maps, lists and other files selected by `split_files`;
-- servers of the largest backends, if more than `MAX_CHANGED_SERVERS` change;
 - removed backends, since rules may refer to them until the reload.
+
+If more servers change than there is room for, the split is *partial*: each
+namespace gets a share of the room (`haptic_trio.haproxy.plan.shares`), and
+the next split, from the effective generation, continues.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
+import msgspec
+
 from haptic_trio.chunked import Paged, Splice, differences, spliced
-from haptic_trio.haproxy.config.parser import read_section
-from haptic_trio.haproxy.config.servers import ServerLine, ServerSettings, read_server
-from haptic_trio.haproxy.config.writer import write_directive
+from haptic_trio.haproxy.config.servers import ServerSettings
 from haptic_trio.haproxy.model import (
     BY_LINE,
     AuxFile,
     Config,
-    Directive,
     Files,
     Generation,
     Section,
@@ -36,21 +39,33 @@ from haptic_trio.haproxy.model import (
 from haptic_trio.haproxy.plan.backends import add_backend
 from haptic_trio.haproxy.plan.capabilities import Capabilities
 from haptic_trio.haproxy.plan.diff import ConfigDiff, SectionChange, diff_configs
-from haptic_trio.haproxy.plan.operations import AddServer, Operation
-from haptic_trio.haproxy.plan.plan import MAX_CHANGED_SERVERS, OLDEST, TOO_MANY, count_servers, make_plan
+from haptic_trio.haproxy.plan.operations import AddServer, Operation, Plan
+from haptic_trio.haproxy.plan.plan import (
+    MAX_CHANGED_SERVERS,
+    OLDEST,
+    TOO_MANY,
+    count_changed_servers,
+    count_servers,
+    make_plan,
+)
+from haptic_trio.haproxy.plan.section_parts import shared_lines, with_servers_of, with_some_servers_of
 from haptic_trio.haproxy.plan.servers import plan_servers
+from haptic_trio.haproxy.plan.shares import Shares, owner_of
 from haptic_trio.haproxy.plan.split_files import SERVING_KINDS, choose_files
 from haptic_trio.haproxy.plan.steps import Step
 from haptic_trio.haproxy.sections import index_names, place_in
 
 _Key: TypeAlias = tuple[str, str]
 T = TypeVar("T")
+ChangeT = TypeVar("ChangeT", bound=SectionChange | Section)
+
+MAX_UNDIVIDED: Final = 1_000
+"""A backend with more changed servers than this, and more than there is room for, waits for a reload if its servers
+cannot be changed one after the other."""
 
 _FEW_PAGES: Final = 8
 _FEW_BYTES: Final = 64 << 10
 
-# Lines that apply to all servers of a section.
-_SHARED: Final = frozenset({"default-server", "mode"})
 # Options of a server whose argument is a file.
 _FILE_OPTIONS: Final = frozenset({"ca-file", "crl-file", "crt"})
 
@@ -63,30 +78,56 @@ class SplitPlan(NamedTuple):
     operations: tuple[Operation, ...]
     """Operations from the running generation to the effective one."""
     reasons: tuple[str, ...]
-    """Why the rest, from the effective to the desired generation, needs a reload; empty if there is no rest."""
+    """Why the rest, from the effective to the desired generation, needs a reload; empty if there is no such rest."""
+    is_partial: bool = False
+    """Whether changes of servers that may need no reload are left for the next split, for lack of room."""
 
 
-def split_plan(running: Generation | None, desired: Generation, capabilities: Capabilities = OLDEST) -> SplitPlan:
+def split_plan(
+    running: Generation | None,
+    desired: Generation,
+    capabilities: Capabilities = OLDEST,
+    room: int = MAX_CHANGED_SERVERS,
+) -> SplitPlan:
     """Split the change from *running* to *desired*; never raises.
 
-    If no part needs a reload, the effective generation is the desired one. A
-    second split, from the effective to the desired generation, gives no
-    operations.
+    If more than *room* servers change, namespaces with few changes come first,
+    and the split is partial. Unless a section has more changes and cannot be
+    divided, no more servers change.
+
+    If no part needs a reload, and the split is not partial, the effective
+    generation is the desired one. Repeated splits, each from the effective
+    generation of the last one, reach a split that is not partial; the one
+    after that gives no operations.
     """
     diff = diff_configs(running.config, desired.config) if running is not None else None
-    whole = make_plan(running, desired, capabilities=capabilities, diff=diff)
     if running is None or diff is None:
-        return SplitPlan(None, (), whole.reasons)
-    if not whole.reasons:
-        return SplitPlan(desired, whole.operations, ())
-    effective = _make_effective(running, desired, capabilities, diff)
-    ahead = make_plan(running, effective, capabilities=capabilities) if effective is not None else None
+        return SplitPlan(None, (), make_plan(running, desired).reasons)
+    changed = count_changed_servers(diff, capabilities)
+    if changed <= room:
+        whole = make_plan(running, desired, capabilities=capabilities, diff=diff)
+        if not whole.reasons:
+            return SplitPlan(desired, whole.operations, ())
+    chooser = _SectionChooser(running, desired, capabilities, diff, room)
+    effective = _make_effective(running, desired, capabilities, diff, chooser)
+    ahead = _plan_ranked(running, effective, capabilities, chooser) if effective is not None else None
     if effective is None or ahead is None or ahead.reasons or not ahead.operations:
-        return SplitPlan(None, (), whole.reasons)
-    rest = make_plan(effective, desired, capabilities=capabilities)
-    if rest.reasons or TOO_MANY in whole.reasons:
-        return SplitPlan(effective, ahead.operations, rest.reasons or (TOO_MANY,))
+        whole = make_plan(running, desired, capabilities=capabilities, diff=diff)
+        return SplitPlan(None, (), whole.reasons) if whole.reasons else SplitPlan(desired, whole.operations, ())
+    rest = make_plan(effective, desired, capabilities=capabilities, diff=chooser.without_untried(effective))
+    if rest.reasons or changed > MAX_CHANGED_SERVERS or chooser.is_partial:
+        reasons = rest.reasons or ((TOO_MANY,) if changed > MAX_CHANGED_SERVERS else ())
+        return SplitPlan(effective, ahead.operations, reasons, chooser.is_partial)
     return SplitPlan(desired, (*ahead.operations, *rest.operations), ())
+
+
+def _plan_ranked(
+    running: Generation, effective: Generation, capabilities: Capabilities, chooser: "_SectionChooser"
+) -> Plan:
+    """Return the plan from *running* to *effective*, with the operations of small namespaces first in each phase."""
+    diff = diff_configs(running.config, effective.config)
+    ranked = msgspec.structs.replace(diff, changed=chooser.ranked(diff.changed), added=chooser.ranked(diff.added))
+    return make_plan(running, effective, capabilities=capabilities, diff=ranked)
 
 
 def is_near(running: Generation, desired: Generation) -> bool:
@@ -123,17 +164,21 @@ def _changed_bytes(file: AuxFile, running: Files, desired: Files) -> int:
 
 
 def _make_effective(
-    running: Generation, desired: Generation, capabilities: Capabilities, diff: ConfigDiff
+    running: Generation, desired: Generation, capabilities: Capabilities, diff: ConfigDiff, chooser: "_SectionChooser"
 ) -> Generation | None:
     # If sections depend on `.if`, the text does not determine the sections of the process.
     if running.config.branched or desired.config.branched:
         return None
-    chooser = _SectionChooser(running, desired, capabilities)
-    # The smallest first: a backend with very many changes keeps no other one waiting.
-    changes = sorted(diff.changed, key=count_servers)
-    replaced = {change.running.key: new for change in changes if (new := chooser.replace(change)) is not None}
-    found = {section.key for section in sorted(diff.added, key=count_servers) if chooser.can_add(section)}
-    added = [section for section in diff.added if section.key in found]
+    replaced: dict[_Key, Section] = {}
+    found: dict[_Key, Section] = {}
+    changes: list[SectionChange | Section] = [*diff.changed, *diff.added]
+    for change in chooser.ranked(changes):
+        if isinstance(change, SectionChange):
+            if (section := chooser.replace(change)) is not None:
+                replaced[change.running.key] = section
+        elif (section := chooser.add(change)) is not None:
+            found[change.key] = section
+    added = [found[section.key] for section in diff.added if section.key in found]
     config = put_together(running.config, replaced, added)
     missing = {section.name for section in diff.added if section.kind in SERVING_KINDS}
     missing -= {section.name for section in added}
@@ -160,47 +205,106 @@ def put_together(config: Config, replaced: Mapping[_Key, Section], added: Sequen
 class _SectionChooser:
     """Selects the sections of *desired* that a process with *running* can apply without a reload, wholly or partly."""
 
-    def __init__(self, running: Generation, desired: Generation, capabilities: Capabilities) -> None:
+    def __init__(
+        self, running: Generation, desired: Generation, capabilities: Capabilities, diff: ConfigDiff, room: int
+    ) -> None:
         self._running = running
         self._desired = desired
         self._capabilities = capabilities
         self._before = running.config.bases
         self._after = desired.config.bases
-        self._room = MAX_CHANGED_SERVERS
+        changes: list[SectionChange | Section] = [*diff.changed]
+        changes += diff.added if capabilities.backends else ()
+        wanted = [(owner_of(_section_of(change)), count_servers(change)) for change in changes]
+        # The seed differs for each generation: a section that changes all the time does not keep others waiting.
+        self._shares = Shares(wanted, room, desired.id)
+        self._untried: set[_Key] = set()
+        self.is_partial = False
+        """Whether changes of servers were left out for lack of room."""
 
-    def can_add(self, section: Section) -> bool:
+    def ranked(self, changes: Iterable[ChangeT]) -> tuple[ChangeT, ...]:
+        """Return *changes*, which are sections or changes of them, those of the smallest namespaces first."""
+        return tuple(sorted(changes, key=lambda change: self._shares.rank(_section_of(change))))
+
+    def without_untried(self, effective: Generation) -> ConfigDiff:
+        """Return the changes from *effective* to *desired* without those that were not tried, or cut, for lack of room.
+
+        Whether these need a reload is found when they are tried. To plan them
+        in each split would take more time than the rest of it.
+        """
+        diff = diff_configs(effective.config, self._desired.config)
+        return msgspec.structs.replace(
+            diff,
+            changed=tuple(one for one in diff.changed if one.desired.key not in self._untried),
+            added=tuple(one for one in diff.added if one.key not in self._untried),
+        )
+
+    def add(self, section: Section) -> Section | None:
+        """Return the section that can be added without a reload; None if none can."""
         # Checked first: before HAProxy 3.4 no backend can be added.
         if not self._capabilities.backends or section.kind != "backend" or not self._inherits_same(section, section):
-            return False
-        count = count_servers(section)
-        return count <= self._room and self._take(
-            add_backend(self._before, self._after, section, self._capabilities), count
-        )
+            return None
+        return self._take_some(None, section, count_servers(section), self._add_steps, lambda: (section,))
 
     def replace(self, change: SectionChange) -> Section | None:
         """Return the section that can replace the running one without a reload; None if it stays unchanged."""
         before, after = change.running, change.desired
-        count = count_servers(change)
-        if before.kind not in SERVING_KINDS or count > self._room or not self._inherits_same(before, after):
+        if before.kind not in SERVING_KINDS or not self._inherits_same(before, after):
             return None
-        if self._can_become(before, after, count):
-            return after
-        mixed = with_servers_of(before, after)
-        return mixed if mixed is not None and self._can_become(before, mixed, count) else None
 
-    def _can_become(self, before: Section, after: Section, count: int) -> bool:
-        return self._take(plan_servers(self._before, before, after, self._capabilities), count)
+        def versions() -> Iterator[Section]:
+            yield after
+            if (mixed := with_servers_of(before, after)) is not None:
+                yield mixed
+
+        return self._take_some(before, after, count_servers(change), partial(self._replace_steps, before), versions)
+
+    def _take_some(
+        self,
+        before: Section | None,
+        after: Section,
+        count: int,
+        plan: Callable[[Section], Sequence[Step] | None],
+        versions: Callable[[], Iterable[Section]],
+    ) -> Section | None:
+        """Return the first of *versions* that has room and that *plan* can reach, or a part of it.
+
+        *count* is the number of changed servers.
+        """
+        left = self._shares.left(after)
+        if count <= left:
+            return next((one for one in versions() if self._take(after, plan(one), count)), None)
+        self.is_partial = True
+        if not left:
+            self._untried.add(after.key)
+            return None
+        for one in versions():
+            some = with_some_servers_of(before, one, left, self._shares.order_of(after.name))
+            if some is not None and self._take(after, plan(some), left):
+                if one is after:
+                    self._untried.add(after.key)
+                return some
+        # What cannot be divided is taken alone.
+        if count <= MAX_UNDIVIDED and self._shares.is_untouched(after):
+            return next((one for one in versions() if self._take(after, plan(one), count)), None)
+        return None
+
+    def _add_steps(self, section: Section) -> list[Step] | None:
+        return add_backend(self._before, self._after, section, self._capabilities)
+
+    def _replace_steps(self, before: Section, after: Section) -> list[Step] | None:
+        return plan_servers(self._before, before, after, self._capabilities)
 
     def _inherits_same(self, before: Section, after: Section) -> bool:
         """Whether servers inherit the same settings from the bases of *before* and *after*."""
         one, other = ServerSettings(self._before, before).bases, ServerSettings(self._after, after).bases
-        return _shared(one) == _shared(other)
+        return shared_lines(one) == shared_lines(other)
 
-    def _take(self, steps: Sequence[Step] | None, count: int) -> bool:
-        """Whether *steps* exist and can be applied; *count* servers take their room from then on."""
+    def _take(self, section: Section, steps: Sequence[Step] | None, count: int) -> bool:
+        """Whether *steps* exist and can be applied; *count* servers of *section* take their room from then on."""
         if steps is None or not self._has_files(steps):
             return False
-        self._room -= count
+        self._shares.take(section, count)
         return True
 
     def _has_files(self, steps: Sequence[Step]) -> bool:
@@ -218,45 +322,5 @@ def _is_same(one: AuxFile | None, other: AuxFile | None) -> bool:
     return one is other or (one is not None and other is not None and one.seal == other.seal)
 
 
-def _shared(sections: Iterable[Section]) -> list[tuple[object, ...]]:
-    """Return the lines of *sections* that apply to all servers."""
-    return [(line.words, line.raw) for one in sections for line in one.directives if line.keyword in _SHARED]
-
-
-class Parts(NamedTuple):
-    """Parts of a section whose servers all inherit the same settings."""
-
-    frame: tuple[Directive, ...]
-    lines: tuple[Directive, ...]
-    """The servers."""
-    servers: dict[str, ServerLine]
-
-
-def take_apart(section: Section) -> Parts | None:
-    """Return the parts of *section*; None if its servers do not all inherit the same settings."""
-    if section.conditional:
-        return None
-    order = [line.keyword for line in section.directives if line.keyword in {"server", "default-server"}]
-    lines = tuple(section.all("server"))
-    found = [server for line in lines if (server := read_server(line)) is not None]
-    # Sorted: no `default-server` follows a server.
-    if len(found) != len(lines) or order != sorted(order):
-        return None
-    frame = tuple(line for line in section.directives if line.keyword != "server")
-    return Parts(frame, lines, {server.name: server for server in found})
-
-
-def with_servers_of(before: Section, after: Section) -> Section | None:
-    """Return *before* with the servers of *after*; None if their lines may have another meaning there."""
-    one, other = take_apart(before), take_apart(after)
-    if one is None or other is None or _shared([before]) != _shared([after]):
-        return None
-    options = {server.rest for server in one.servers.values()}
-    if any(server.rest not in options for server in other.servers.values()):
-        return None
-    gone = one.servers.keys() - other.servers.keys()
-    # Rules may name servers.
-    if any(name in word for line in one.frame for word in line.words for name in gone):
-        return None
-    lines = "".join(f"  {write_directive(line)}\n" for line in (*one.frame, *other.lines))
-    return read_section(f"{write_directive(before.header)}\n{lines}")
+def _section_of(change: SectionChange | Section) -> Section:
+    return change.desired if isinstance(change, SectionChange) else change

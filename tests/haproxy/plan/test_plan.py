@@ -256,8 +256,8 @@ def test_reasons_take_linear_time_and_are_limited() -> None:
 
     reasons = make_plan(counting(_generation(of("tcp", 1))), counting(_generation(of("http", 2)))).reasons
 
-    assert reasons[1:3] == ("backend app: directive 'mode' changed", "backend app: server 's0' changed")
-    assert (len(reasons), reasons[-1]) == (21, "3,982 more")
+    assert reasons[:2] == ("backend app: directive 'mode' changed", "backend app: server 's0' changed")
+    assert (len(reasons), reasons[-1]) == (21, "3,981 more")
     assert read < 500_000
 
 
@@ -267,5 +267,5 @@ def test_a_change_of_very_many_servers_needs_a_reload() -> None:
             f"  server s{n} 10.{first}.{n // 250}.{n % 250}:80\n" for n in range(count)
         )
 
-    assert len(_plan(of(1, 1_000), of(2, 1_000)).operations) == 1_000
-    assert _plan(of(1, 1_001), of(2, 1_001)).reasons[0] == "servers: more than 1,000 changed"
+    assert len(_plan(of(1, 10_000), of(2, 10_000)).operations) == 10_000
+    assert _plan(of(1, 10_001), of(2, 10_001)).reasons[0] == "servers: more than 10,000 changed"

@@ -306,7 +306,8 @@ def test_the_effective_generation_is_between_running_and_desired(
         return
     # It can be had without a reload, and it is a configuration of its own.
     if found.reasons:
-        assert make_plan(running, found.effective, capabilities=capabilities).operations == found.operations
+        ahead = make_plan(running, found.effective, capabilities=capabilities).operations
+        assert sorted(map(repr, ahead)) == sorted(map(repr, found.operations))
     assert parse_config(found.effective.text) == found.effective.config
     # What is left needs the reload, all of it.
     assert make_plan(found.effective, desired, capabilities=capabilities).reasons == found.reasons
@@ -321,27 +322,6 @@ def test_the_effective_generation_is_between_running_and_desired(
 def many_servers(backend: str, first: int, count: int) -> str:
     lines = (f"  server s{number} 10.{first}.{number // 250}.{number % 250}:80\n" for number in range(count))
     return f"backend {backend}\n  mode http\n" + "".join(lines)
-
-
-def test_a_backend_with_very_many_changes_keeps_no_other_one_waiting() -> None:
-    def of(first: int) -> Generation:
-        sizes = {"big": 600, "other": 580, "web": 2}
-        return make_generation(
-            parse_config("".join(many_servers(name, first, size) for name, size in sizes.items())), []
-        )
-
-    running, desired = of(1), of(2)
-    found = split_plan(running, desired)
-
-    assert found.effective is not None
-    assert {operation.backend for operation in found.operations if isinstance(operation, SetServerAddress)} == {
-        "other",
-        "web",
-    }
-    assert found.reasons == ("servers: more than 1,000 changed",)
-    assert split_plan(found.effective, desired) == SplitPlan(
-        desired, split_plan(found.effective, desired).operations, ()
-    )
 
 
 def test_much_changed_text_is_not_near() -> None:
