@@ -1,6 +1,6 @@
 """Stage 2, `components`: builds validator, renderer, ledger of reconciliations and HTTP store."""
 
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -39,35 +39,33 @@ async def run_components(
     heartbeats: Heartbeats,
     *,
     watches: SharedWatches,
+    own: Callable[[IterationComponents], None],
     built: IterationComponents | None = None,
     task_status: trio.TaskStatus[IterationComponents] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Build the components of the iteration, then run the ledger and the HTTP store until cancelled.
 
-    started() returns the components. *built* is used instead, if it is given;
-    the caller closes it.
+    started() returns the components. *built* is used instead, if it is given.
+    *own* gets the components when they are there: it lets the caller close them.
     """
     if process.follow_log_level:
         set_level(loaded.config.logging.level)
-    async with AsyncExitStack() as owned:
-        if built is None:
-            built = await build_components(process, loaded, process.retained.contents, process.events, watches)
-            await owned.enter_async_context(aclosing(built))
-        process.retained.quarantine, process.retained.contents = built.quarantine, built.memory
-        leadership = process.leadership.value
-        async with trio.open_nursery() as nursery:
-            await nursery.start(
-                partial(
-                    run_ledger,
-                    channels.cycles_out.clone(),
-                    is_leader=leadership is not None and leadership.is_leader,
-                    events=process.events,
-                )
+    if built is None:
+        built = await build_components(process, loaded, process.retained.contents, process.events, watches)
+    own(built)
+    process.retained.quarantine, process.retained.contents = built.quarantine, built.memory
+    leadership = process.leadership.value
+    async with trio.open_nursery() as nursery:
+        await nursery.start(
+            partial(
+                run_ledger,
+                channels.cycles_out.clone(),
+                is_leader=leadership is not None and leadership.is_leader,
+                events=process.events,
             )
-            nursery.start_soon(
-                partial(run_contents, built.contents, channels.changes_in.clone(), events=process.events)
-            )
-            task_status.started(replace(built, heartbeats=heartbeats))
+        )
+        nursery.start_soon(partial(run_contents, built.contents, channels.changes_in.clone(), events=process.events))
+        task_status.started(replace(built, heartbeats=heartbeats))
 
 
 async def build_components(

@@ -35,10 +35,10 @@ async def run_controller(process: Process) -> None:
         nursery.start_soon(
             partial(run_config_watch, process.client, process.source, process.candidates, events=process.events)
         )
-        await _run_iterations(process, watches)
+        await _run_iterations(process, watches, nursery=nursery)
 
 
-async def _run_iterations(process: Process, watches: SharedWatches) -> None:
+async def _run_iterations(process: Process, watches: SharedWatches, *, nursery: trio.Nursery) -> None:
     opening = Opening()
     rejected = process.retained.rejected
     backoff = Backoff(base=RETRY_BASE, limit=RETRY_MAX, jitter=lambda: 0.0)
@@ -69,13 +69,7 @@ async def _run_iterations(process: Process, watches: SharedWatches) -> None:
             process.events.record(_failure(number, group, delay))
         finally:
             process.running.put(None)
-            if opening.candidate is not None:
-                await opening.candidate.components.aclose()
-            if change is None and state.candidate is not None:
-                await state.candidate.components.aclose()
-                process.collections.retire(state.candidate.components.pipeline.dismantle)
-            if state.components is not None:
-                process.collections.retire(state.components.pipeline.dismantle)
+            _close(process, state, opening, is_followed=change is not None, nursery=nursery)
         valid = state.validated.value if state.validated is not None else None
         opening = Opening(
             checked=change.loaded if change is not None else None,
@@ -92,6 +86,21 @@ async def _run_iterations(process: Process, watches: SharedWatches) -> None:
         with trio.move_on_after(delay):
             # A corrected ConfigMap is tried at once, also one that arrived while the iteration failed.
             await process.candidates.wait_newer(seen)
+
+
+def _close(
+    process: Process, state: IterationState, opening: Opening, *, is_followed: bool, nursery: trio.Nursery
+) -> None:
+    """Close the components of an iteration in the background: the next one does not wait for the disk."""
+    # A candidate that no stage `components` has taken over is not used any more.
+    owned = state.owned or (opening.candidate.components if opening.candidate is not None else None)
+    if owned is not None:
+        nursery.start_soon(owned.aclose)
+    if not is_followed and state.candidate is not None:
+        nursery.start_soon(state.candidate.components.aclose)
+        process.collections.retire(state.candidate.components.pipeline.dismantle)
+    if state.components is not None:
+        process.collections.retire(state.components.pipeline.dismantle)
 
 
 def _failure(number: int, group: BaseExceptionGroup[Exception], delay: float) -> ProblemsReported:

@@ -164,6 +164,7 @@ async def _start_stages(
                 channels,
                 state.heartbeats,
                 watches=watches,
+                own=state.own,
                 built=candidate.components if candidate is not None else None,
             )
         )

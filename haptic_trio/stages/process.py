@@ -75,6 +75,8 @@ class IterationState:
     channels: Channels | None = None
     components: IterationComponents | None = None
     """Set when stage `components` is ready."""
+    owned: IterationComponents | None = None
+    """The components to be closed at the end."""
     candidate: Candidate | None = None
     """The configuration that ended this iteration, for the next one."""
     validated: Latest[ConfigValidated] | None = None
@@ -85,6 +87,10 @@ class IterationState:
     """How much the cluster has listed so far."""
     pending_lists: set[str] = field(default_factory=set)
     """Stores whose first list stage `watch_resources` waits for."""
+
+    def own(self, components: IterationComponents) -> None:
+        """Let the end of the iteration close *components*."""
+        self.owned = components
 
     @property
     def is_ready(self) -> bool:
