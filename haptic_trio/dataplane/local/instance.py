@@ -52,6 +52,7 @@ from haptic_trio.dataplane.local.directory_lock import lock_directory
 from haptic_trio.dataplane.local.files.instance_directory import GenerationFiles
 from haptic_trio.dataplane.local.files.last_write import LastWrite
 from haptic_trio.dataplane.local.former_worker import FormerWorker
+from haptic_trio.dataplane.local.leftovers import Leftovers
 from haptic_trio.dataplane.local.ports import find_conflicts, read_conflicts
 from haptic_trio.dataplane.local.runtime import OtherWorkerError, RuntimeClient
 from haptic_trio.dataplane.local.supervisor import LoadRejectedError, OnExit, Supervisor, SupervisorFactory
@@ -95,6 +96,7 @@ class LocalAgent:
         self._former = FormerWorker(name, self._files, self._worker)
         self._last_write = LastWrite()
         self._log = get_logger("agent").bind(instance=name)
+        self._leftovers = Leftovers(self._files, self._exclusive, self._log)
 
     @property
     def name(self) -> str:
@@ -120,6 +122,7 @@ class LocalAgent:
             async with trio.open_nursery() as nursery:
                 await nursery.start(partial(self._supervisor.run, on_exit=on_exit, grace=grace))
                 nursery.start_soon(self._write_out)
+                nursery.start_soon(self._leftovers.run)
                 task_status.started()
 
     def _clear_scratch(self) -> None:
@@ -188,6 +191,7 @@ class LocalAgent:
                 await trio.to_thread.run_sync(self._files.switch, name)
                 await self._supervisor.load()
                 await self._last_write.finish(partial(self._files.commit, name, generation))
+                self._leftovers.request_removal()
 
     async def activate(self, generation: Generation) -> None:
         """Stage, check, switch, and load; after a rejection files and process are as before."""
@@ -226,6 +230,7 @@ class LocalAgent:
             raise
         # The process has changed.
         await self._last_write.finish(partial(self._files.commit, name, generation))
+        self._leftovers.request_removal()
         self._known = generation
         if self._former.may_have_misdirected:
             self._log.warning(
@@ -313,6 +318,7 @@ class LocalAgent:
             self._patched_worker = worker
             if self._writes_at_once:
                 await trio.to_thread.run_sync(self._files.join, generation)
+                self._leftovers.request_removal()
             else:
                 self._patched.set()
 
@@ -354,6 +360,7 @@ class LocalAgent:
         async with self._exclusive():
             if self._files.clear and any(note.id == generation.id for note in self._files.read_patches()):
                 await trio.to_thread.run_sync(self._files.join, generation)
+                self._leftovers.request_removal()
 
     async def repair(self) -> DriftReport:
         """Compare files and worker with the committed generation; see `Endpoint.repair`."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from haptic_trio.dataplane.local.files.instance_directory import GenerationFiles
+from haptic_trio.dataplane.local.files.set_aside import remove
 from haptic_trio.haproxy.model import FileKind, Generation, make_file
 from tests.support.processes.haproxy import BASE, build_generation
 
@@ -37,6 +38,7 @@ def deploy(stored: GenerationFiles, desired: Generation) -> None:
     stored.begin(name)
     stored.switch(name)
     stored.commit(name, desired)
+    remove(stored.set_aside())
 
 
 def loadable(root: Path) -> str:

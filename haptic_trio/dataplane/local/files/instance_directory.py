@@ -60,6 +60,7 @@ from haptic_trio.dataplane.local.files.generation_directory import (
     ManifestEntry,
 )
 from haptic_trio.dataplane.local.files.journal import PatchJournal, encode_kept
+from haptic_trio.dataplane.local.files.set_aside import remove, set_aside
 from haptic_trio.errors import ProblemsError
 from haptic_trio.haproxy.model import AuxFile, Generation
 from haptic_trio.haproxy.plan.delta import Delta, DeltaError, apply_delta, decode_delta, encode_delta
@@ -114,7 +115,7 @@ class GenerationFiles:
             self.current.unlink(missing_ok=True)
         self._directory.forget()
         self._read_patches()
-        self._prune()
+        remove(self.set_aside())
 
     def _read_journal(self) -> Journal:
         try:
@@ -224,14 +225,13 @@ class GenerationFiles:
         self._point_current(name)
 
     def commit(self, name: str, generation: Generation) -> None:
-        """Record that the process runs *name*, and remove unused generations."""
+        """Record that the process runs *name*; the caller removes what `set_aside` returns later."""
         kept = self._kept_stamps(generation)
         journal = self._journal
         previous = journal.committed if journal.committed != name else journal.previous
         self._write_journal(Journal(committed=name, previous=previous))
         self._directory.remember(generation, kept)
         self._read_patches()
-        self._prune()
 
     def _kept_stamps(self, generation: Generation) -> Mapping[str, Stamp]:
         """Return the stamps of files that are the same object as before: they were not written."""
@@ -251,7 +251,7 @@ class GenerationFiles:
             self.current.unlink(missing_ok=True)
         if clear:
             self._write_journal(msgspec.structs.replace(self._journal, pending=""))
-            self._prune()
+            remove(self.set_aside())
 
     def mark_loaded(self) -> None:
         """Record that a process was started from `current`, without the recorded patches."""
@@ -383,17 +383,9 @@ class GenerationFiles:
     def _entries(self) -> list[Path]:
         return [entry for entry in self._generations.iterdir() if re.match(r"\d+-", entry.name)]
 
-    def _prune(self) -> None:
-        kept = {self._journal.committed, self._journal.previous}
-        folders = set()
-        for entry in self._generations.iterdir():
-            if entry.name in kept:
-                folders |= {one.readlink().name for one in entry.iterdir() if one.is_symlink()}
-            else:
-                shutil.rmtree(entry, ignore_errors=True)
-        for entry in self._folders.iterdir():
-            if entry.name not in folders:
-                shutil.rmtree(entry, ignore_errors=True)
+    def set_aside(self) -> tuple[Path, ...]:
+        """Return what no generation in use needs, to be removed by `set_aside.remove`; quick."""
+        return set_aside(self._generations, self._folders, {self._journal.committed, self._journal.previous})
 
 
 def _fingerprint(files: Iterable[AuxFile]) -> bytes:
