@@ -1,6 +1,7 @@
 """Reflector: follows a watch and keeps stores equal to it."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 import msgspec
 import trio
@@ -10,6 +11,9 @@ from haptic_trio.k8s.client import Client, Deleted, Listed, Report, Selection, U
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
 from haptic_trio.k8s.store import Store
 from haptic_trio.k8s.watch_feed import Drainable, Resumable
+
+SLICE: Final = 200
+"""Objects that are taken in before other tasks run: a few milliseconds."""
 
 
 class ResourceChanged(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +43,10 @@ async def run_reflector(
     of them; it is emitted right after that, so that a slow reader does not
     hold up the start. Events that have arrived together are emitted as one
     change. Is the stores' only writer. While *emit* waits the watch is not
-    read. Objects without a name are skipped and reported to *report*.
+    read. Objects without a name are skipped and reported to *report*. Other
+    tasks run while a long list is taken in: its objects reach the stores one
+    after another, each in all of them at once, and objects that are gone leave
+    them at the end.
 
     *in_thread*: nothing reads the stores before started(), so a worker thread
     puts the first list into them. A watch that is resumed has no first list.
@@ -54,7 +61,7 @@ async def run_reflector(
             if initial and in_thread:
                 refs = await trio.to_thread.run_sync(reflection.take, [event])
             else:
-                refs = reflection.take([event])
+                refs = await reflection.take_gradually([event])
             changed = reflection.take_changed()
             if initial:
                 initial = False
@@ -62,7 +69,7 @@ async def run_reflector(
                 await emit(ResourceChanged(stores=names, refs=refs, initial=True))
                 continue
             if isinstance(events, Drainable):
-                refs = _together(refs, reflection.take(events.drain()))
+                refs = _together(refs, await reflection.take_gradually(events.drain()))
                 changed |= reflection.take_changed()
             if refs:
                 await emit(ResourceChanged(stores=tuple(name for name in names if name in changed), refs=refs))
@@ -86,37 +93,71 @@ class _Reflection:
     def take(self, events: Iterable[WatchEvent]) -> tuple[ResourceRef, ...]:
         """Bring the stores up to date; return what has changed in them."""
         refs: dict[ResourceRef, None] = {}
-        for event in events:
+        for _ in self._steps(events, refs):
+            pass
+        return tuple(refs)
+
+    async def take_gradually(self, events: Iterable[WatchEvent]) -> tuple[ResourceRef, ...]:
+        """Do the same in small steps, between which other tasks run; a checkpoint only if there are several."""
+        refs: dict[ResourceRef, None] = {}
+        for _ in self._steps(events, refs):
+            await trio.lowlevel.checkpoint()
+        return tuple(refs)
+
+    def _steps(self, events: Iterable[WatchEvent], refs: dict[ResourceRef, None]) -> Iterator[None]:
+        """Bring the stores up to date, and add what has changed to *refs*; yields where other tasks may run."""
+        for number, event in enumerate(events, 1):
             match event:
                 case Listed(objects):
-                    refs |= dict.fromkeys(self._replace(objects))
+                    yield from self._replace(objects, refs)
                 case Upserted(resource) if not _has_name(resource):
                     self._has_nameless = True
                     self._report(self._source, (_nameless(self._source, 1),))
                 case Upserted(resource):
-                    kept = self._stores[0].without_ignored(resource)
-                    if changed := {store.name for store in self._stores if store.upsert(kept)}:
-                        self._changed |= changed
-                        refs[ref_of(resource)] = None
+                    self._upsert(resource, refs)
                 case Deleted(resource):
-                    if changed := {store.name for store in self._stores if store.delete(ref_of(resource))}:
-                        self._changed |= changed
-                        refs[ref_of(resource)] = None
-        return tuple(refs)
+                    self._delete(ref_of(resource), self._stores, refs)
+            if number % SLICE == 0:
+                yield
 
-    def _replace(self, objects: Sequence[Resource]) -> tuple[ResourceRef, ...]:
-        named = [self._stores[0].without_ignored(resource) for resource in objects if _has_name(resource)]
-        if self._has_nameless != (len(named) < len(objects)):
+    def _upsert(self, resource: Resource, refs: dict[ResourceRef, None]) -> None:
+        kept = self._stores[0].without_ignored(resource)
+        if changed := {store.name for store in self._stores if store.upsert(kept)}:
+            self._changed |= changed
+            refs[ref_of(resource)] = None
+
+    def _delete(self, ref: ResourceRef, stores: Iterable[Store], refs: dict[ResourceRef, None]) -> None:
+        if changed := {store.name for store in stores if store.delete(ref)}:
+            self._changed |= changed
+            refs[ref] = None
+
+    def _replace(self, objects: Sequence[Resource], refs: dict[ResourceRef, None]) -> Iterator[None]:
+        # Of several objects with one reference the last one counts.
+        named = {ref: resource for resource in objects if (ref := ref_of(resource)).name}
+        nameless = sum(not _has_name(resource) for resource in objects)
+        if self._has_nameless != bool(nameless):
             self._has_nameless = not self._has_nameless
-            problem = _nameless(self._source, len(objects) - len(named))
-            self._report(self._source, (problem,) if self._has_nameless else ())
-        changes = {store.name: store.replace(named) for store in self._stores}
-        self._changed |= {name for name, change in changes.items() if change}
-        return tuple(dict.fromkeys(ref for change in changes.values() for ref in change.refs))
+            self._report(self._source, (_nameless(self._source, nameless),) if self._has_nameless else ())
+        for number, ref in enumerate(sorted(named, key=_order), 1):
+            self._upsert(named[ref], refs)
+            if number % SLICE == 0:
+                yield
+        gone: dict[ResourceRef, None] = {}
+        for store in self._stores:
+            yield
+            gone |= dict.fromkeys(store.present() - named.keys())
+        for number, ref in enumerate(sorted(gone, key=_order), 1):
+            self._delete(ref, self._stores, refs)
+            if number % SLICE == 0:
+                yield
 
 
 def _together(first: tuple[ResourceRef, ...], second: tuple[ResourceRef, ...]) -> tuple[ResourceRef, ...]:
     return tuple(dict.fromkeys(first + second)) if second else first
+
+
+def _order(ref: ResourceRef) -> tuple[str, str, str]:
+    return ref.namespace, ref.name, ref.kind
 
 
 def _has_name(resource: Resource) -> bool:

@@ -158,6 +158,8 @@ class Reader:
         self._lists = watch.known is not None
         """Whether the next event is the list of all known objects."""
         self._has_list = self._is_resumed = False
+        self._is_taking_list = False
+        """Whether a list was handed out, and may be in the stores in part."""
         self._arrived = trio.Event()
         watch.readers.add(self)
 
@@ -167,15 +169,19 @@ class Reader:
         return self._is_resumed
 
     def copied(self) -> "Reader":
-        """Return a reader that has processed the same events; the caller closes it."""
+        """Return a reader that has processed the same events; the caller closes it.
+
+        If a list is being processed, the copy gets the list of all known objects again.
+        """
         copy = Reader(self._watch)
-        copy._events, copy._lists = deque(self._events), self._lists
+        copy._lists = self._lists or self._is_taking_list
+        copy._events = deque(() if copy._lists else self._events)
         copy._has_list, copy._is_resumed = self._has_list, self._is_resumed
         return copy
 
     def resume(self) -> None:
         """Begin another iteration, after the last processed event."""
-        if not self._is_resumed and self._has_list:
+        if self._has_list and (self._is_taking_list or not self._is_resumed):
             self._events.clear()
             self._lists = True
 
@@ -202,22 +208,25 @@ class Reader:
         """See `Drainable.drain`."""
         events = tuple(self._events)
         self._events.clear()
+        self._is_taking_list |= any(type(event) is Listed for event in events)
         return events
 
     def __aiter__(self) -> "Reader":
         return self
 
     async def __anext__(self) -> WatchEvent:
-        self._is_resumed = self._has_list
+        self._is_resumed, self._is_taking_list = self._has_list, False
         await trio.lowlevel.checkpoint()
         while True:
             self._arrived = trio.Event()
             if self._lists and self._watch.known is not None:
-                self._lists, self._has_list = False, True
+                self._lists, self._has_list, self._is_taking_list = False, True, True
                 return Listed(tuple(self._watch.known.values()))
             if self._events:
                 self._has_list = True
-                return self._events.popleft()
+                event = self._events.popleft()
+                self._is_taking_list = type(event) is Listed
+                return event
             if self._watch.failure is not None:
                 raise self._watch.failure
             if self._watch.has_ended:

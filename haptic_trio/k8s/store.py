@@ -220,7 +220,7 @@ class Store:
                 added.append(ref)
             elif outcome is _CHANGED:
                 changed.append(ref)
-        removed = sorted(self._present() - wanted.keys(), key=_order)
+        removed = sorted(self.present() - wanted.keys(), key=_order)
         for ref in removed:
             self._write(ref, None)
         return Changes(tuple(added), tuple(changed), tuple(removed))
@@ -265,7 +265,8 @@ class Store:
             return self._pending[ref]
         return self._waiting[ref] if ref in self._waiting else self._table.by_ref(ref)
 
-    def _present(self) -> set[ResourceRef]:
+    def present(self) -> set[ResourceRef]:
+        """Return the references of all objects, whether readers see them already or not."""
         present = set(self._table.refs())
         for ref, resource in chain(self._waiting.items(), self._pending.items()):
             (present.discard if resource is None else present.add)(ref)

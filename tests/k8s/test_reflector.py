@@ -7,9 +7,10 @@ import trio
 
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.client import Client, Deleted, Listed, Listing, NotFoundError, Selection, Upserted, WatchEvent
-from haptic_trio.k8s.reflector import ResourceChanged, run_reflector
-from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType
+from haptic_trio.k8s.reflector import SLICE, ResourceChanged, run_reflector
+from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType, ref_of
 from haptic_trio.k8s.store import Store
+from haptic_trio.slow_steps import SlowSteps
 from tests.k8s.objects import SERVICES, service, service_ref
 
 SELECTION = Selection(type=SERVICES)
@@ -198,3 +199,54 @@ async def test_stores_of_one_reflector_share_objects_and_report_changes_once(
     ]
     assert by_name.by_ref(service_ref("b")) is bench.store.by_ref(service_ref("b"))
     nursery.cancel_scope.cancel()
+
+
+async def test_list_after_an_expired_watch_lets_other_tasks_run(bench: Bench, nursery: trio.Nursery) -> None:
+    objects = [service(f"app-{number:05d}", labels={"app": str(number)}) for number in range(5_000)]
+    more = [Store(f"more-{number}", ("labels.app",), ("status",)) for number in range(3)]
+    await bench.cluster.events.send(Listed(tuple(objects)))
+    client: Client = bench.cluster
+    stores = (bench.store, *more)
+    await nursery.start(partial(run_reflector, client, SELECTION, stores, bench.changes_in.send, report=bench.report))
+    await bench.changes_out.receive()
+    again = [
+        {**resource, "metadata": {**resource["metadata"], "resourceVersion": "9"}}
+        for resource in [*objects[1:], service("new")]
+    ]
+
+    steps: list[float] = []
+    instrument = SlowSteps(lambda step: steps.append(step.seconds), limit=0.0)
+    trio.lowlevel.add_instrument(instrument)
+    await bench.cluster.events.send(Listed(tuple(again)))
+    change = await bench.changes_out.receive()
+    trio.lowlevel.remove_instrument(instrument)
+
+    assert change.refs == (service_ref("new"), service_ref("app-00000"))
+    assert {store.present() == {ref_of(resource) for resource in again} for store in stores} == {True}
+    assert max(steps) < sum(steps) / 4
+
+
+async def test_objects_that_are_gone_from_a_list_leave_the_stores_at_its_end(
+    bench: Bench, nursery: trio.Nursery
+) -> None:
+    objects = [service(f"app-{number:05d}") for number in range(5 * SLICE)]
+    other = Store("other", ("metadata.name",), ("status",))
+    await bench.cluster.events.send(Listed((service("gone"), *objects)))
+    client: Client = bench.cluster
+    await nursery.start(
+        partial(run_reflector, client, SELECTION, (bench.store, other), bench.changes_in.send, report=bench.report)
+    )
+    await bench.changes_out.receive()
+    changed = [service(f"app-{number:05d}", labels={"a": "b"}) for number in range(5 * SLICE)]
+    await bench.cluster.events.send(Listed(tuple(changed)))
+
+    partly = False
+    while bench.changes_out.statistics().current_buffer_used == 0:
+        await trio.lowlevel.checkpoint()
+        seen = [[bool(resource.get("labels")) for resource in store.list()] for store in (bench.store, other)]
+        assert seen[0] == seen[1]
+        is_whole = sum(seen[0]) == len(changed)
+        partly |= any(seen[0]) and not is_whole
+        assert is_whole or bench.store.by_ref(service_ref("gone")) is not None
+    assert partly
+    assert len(bench.store) == len(changed)

@@ -224,3 +224,26 @@ async def test_a_session_goes_on_after_what_another_one_has_processed(
         # `former` had processed nothing yet.
         assert not whole.is_resumed
         assert len(names(await next_of(whole))) > 1
+
+
+async def test_watch_that_goes_on_while_another_takes_a_list_in_gets_that_list(
+    watches: SharedWatches, cluster: MemoryCluster
+) -> None:
+    former, session = watches.open_session(), watches.open_session()
+    async with former.watch(SELECTION) as reader:
+        assert names(await next_of(reader)) == ["web"]
+        cluster.put(service("api"))
+        assert name_of(await next_of(reader)) == "api"
+        # A list after an expired watch, of which the stores of `former` may have a part only.
+        cluster.relist()
+        assert names(await next_of(reader)) == ["web", "api"]
+
+        session.go_on_after(former, SELECTION)
+        async with session.watch(SELECTION) as later:
+            assert names(await next_of(later)) == ["web", "api"]
+
+    # The same for one that begins another iteration.
+    async with former.watch(SELECTION) as reader:
+        assert names(await next_of(reader)) == ["web", "api"]
+        cluster.put(service("mail"))
+        assert name_of(await next_of(reader)) == "mail"
