@@ -1,10 +1,13 @@
 """Generator of the field lists of Kubernetes kinds that `validate` checks manifests by.
 
     pip install --target FOLDER --no-deps kubernetes-validate
-    python -m tools.kubernetes_schemas FOLDER/kubernetes_validate/kubernetes-json-schema/v1.37.0-local-strict
+    go mod download -json sigs.k8s.io/gateway-api@v1.6.3
+    python -m tools.kubernetes_schemas \\
+        FOLDER/kubernetes_validate/kubernetes-json-schema/v1.37.0-local-strict DIR/config/crd/experimental
 
-The schemas of that package (Apache License 2.0) have types and fields. Values
-of fields that Kubernetes describes in prose only are listed here.
+`DIR` is the directory that `go mod download` prints. The schemas of the package
+and the CRDs of the Gateway API (both Apache License 2.0) have types and fields.
+Values of fields that Kubernetes describes in prose only are listed here.
 """
 
 import json
@@ -13,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import yaml
 
 from haptic_trio.k8s.manifests.schemas import FILE, Catalogue, Schema
 
@@ -25,6 +29,8 @@ GATEWAY_API: Final = (
     "BackendTLSPolicy", "GRPCRoute", "Gateway", "GatewayClass", "HTTPRoute", "ListenerSet", "ReferenceGrant",
     "TCPRoute", "TLSRoute", "UDPRoute",
 )  # fmt: skip
+"""Kinds of the CRDs; other kinds of the experimental channel are not watched."""
+_VERSION: Final = "gateway.networking.k8s.io/v1"
 VALUES: Final = {
     "io.k8s.api.networking.v1.HTTPIngressPath.pathType": ("Exact", "Prefix", "ImplementationSpecific"),
     "io.k8s.api.core.v1.ServiceSpec.type": ("ClusterIP", "NodePort", "LoadBalancer", "ExternalName"),
@@ -40,10 +46,10 @@ VALUES: Final = {
 _ANY: Final = ("FieldsV1", "RawExtension", "JSON")
 
 
-def read_catalogue(folder: Path) -> Catalogue:
-    """Return the kinds and the schemas of `KINDS` in *folder*."""
+def read_catalogue(folder: Path, crds: Path) -> Catalogue:
+    """Return the kinds and the schemas of `KINDS` in *folder*, and those of `GATEWAY_API` in *crds*."""
     definitions = json.loads((folder / "_definitions.json").read_text())["$defs"]
-    kinds: dict[str, set[str]] = {kind: {"gateway.networking.k8s.io/v1"} for kind in GATEWAY_API}
+    kinds: dict[str, set[str]] = {kind: {_VERSION} for kind in GATEWAY_API}
     for definition in definitions.values():
         for one in definition.get("x-kubernetes-group-version-kind", ()):
             if not one["kind"].endswith("List"):
@@ -54,6 +60,15 @@ def read_catalogue(folder: Path) -> Catalogue:
         raw = json.loads((folder / f"{name}.json").read_text())
         (version,), (kind,) = (raw["properties"][field]["enum"] for field in ("apiVersion", "kind"))
         schemas[f"{version} {kind}"] = _schema(raw, definitions, kind)
+    metadata = next(iter(schemas.values())).fields.get("metadata", Schema())
+    for path in sorted(crds.glob("gateway.networking.k8s.io_*.yaml")):
+        spec = next(yaml.safe_load_all(path.read_text()))["spec"]
+        if (kind := spec.get("names", {}).get("kind")) in GATEWAY_API:
+            raw = next(one for one in spec["versions"] if one["name"] == "v1")["schema"]["openAPIV3Schema"]
+            found = _schema(raw, {}, kind)
+            # Programs write the status.
+            fields = {**found.fields, "metadata": metadata, "status": Schema()}
+            schemas[f"{_VERSION} {kind}"] = msgspec.structs.replace(found, fields=fields)
     return Catalogue(kinds={kind: tuple(sorted(versions)) for kind, versions in sorted(kinds.items())}, schemas=schemas)
 
 
@@ -65,7 +80,7 @@ def _schema(raw: dict[str, Any], definitions: dict[str, Any], owner: str) -> Sch
         raw = definitions[owner]
     given = raw.get("type", "")
     type_ = next((one for one in given if one != "null"), "") if isinstance(given, list) else given
-    if "oneOf" in raw or raw.get("format") == "int-or-string":
+    if "oneOf" in raw or raw.get("format") == "int-or-string" or "x-kubernetes-int-or-string" in raw:
         return Schema()
     properties, values = raw.get("properties", {}), raw.get("additionalProperties")
     return Schema(
@@ -78,13 +93,17 @@ def _schema(raw: dict[str, Any], definitions: dict[str, Any], owner: str) -> Sch
 
 def _field(raw: dict[str, Any], definitions: dict[str, Any], owner: str, name: str) -> Schema:
     schema = _schema(raw, definitions, owner)
-    return msgspec.structs.replace(schema, enum=VALUES.get(f"{owner}.{name}", ()))
+    listed = raw.get("enum", ()) if schema.type == "string" else ()
+    # Those of built-in kinds are lists of all API versions.
+    enum = VALUES.get(f"{owner}.{name}", tuple(listed) if not definitions else ())
+    return msgspec.structs.replace(schema, enum=enum)
 
 
-def main(folder: str) -> None:
-    """Write the catalogue of the schemas in *folder*."""
-    FILE.write_bytes(msgspec.json.format(msgspec.json.encode(read_catalogue(Path(folder))), indent=1) + b"\n")
+def main(folder: str, crds: str) -> None:
+    """Write the catalogue of the schemas in *folder* and of the CRDs in *crds*."""
+    catalogue = read_catalogue(Path(folder), Path(crds))
+    FILE.write_bytes(msgspec.json.format(msgspec.json.encode(catalogue), indent=1) + b"\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -12,6 +12,7 @@ from haptic_trio.cli.inputs.choices import output_option
 from haptic_trio.cli.inputs.oneshot import Outcome, Snapshot, count_objects, read_snapshot, render_snapshot
 from haptic_trio.cli.inputs.options import InputOptions, input_options
 from haptic_trio.cli.inputs.source_map import placed
+from haptic_trio.cli.inputs.unserved import find_unserved
 from haptic_trio.cli.output.findings import (
     Area,
     Finding,
@@ -62,7 +63,7 @@ def validate(
       manifests       each YAML document is a Kubernetes object, with the fields and values of its kind
       configuration   fields, durations, JSONPaths, templates
       tests           its own tests pass (`haptic-trio test` also runs those that send requests)
-      objects         each object can be rendered
+      objects         each object can be rendered; warnings about objects that are not served as they say
       output          the parser and `haproxy -c` accept the result
 
     Exit codes: 0 valid, 1 there are problems, 2 the command failed.
@@ -91,7 +92,8 @@ def make_report(source: InputOptions, steps: Steps) -> Report:
     steps.begin(f"checking the fields of {len(snapshot.manifests):,} objects")
     schemas = find(Area.MANIFESTS, check_manifests(snapshot.manifests))
     warnings = find(Area.CONFIGURATION, unused, is_warning=True)
-    findings = placed((*schemas, *snapshot.findings, *warnings, *find(Area.TESTS, tests), *rendered), source)
+    unserved = find(Area.OBJECT, find_unserved(snapshot), is_warning=True)
+    findings = placed((*schemas, *snapshot.findings, *warnings, *find(Area.TESTS, tests), *rendered, *unserved), source)
     return Report(snapshot=snapshot, outcome=outcome, findings=findings)
 
 

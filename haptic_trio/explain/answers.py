@@ -170,13 +170,37 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     made_by: MadeBy
 
 
+class GatewayRoute(msgspec.Struct, frozen=True, kw_only=True):
+    """A route of a Gateway for the host and path of the request."""
+
+    path: str
+    """Of the map."""
+    line: int
+    object: Named | None
+    conditions: tuple[str, ...]
+    verdict: str
+    """`yes`; `no`: a condition is not fulfilled; `unknown`: it depends on a regular expression."""
+    outcomes: tuple[str, ...]
+    """Backends with their weights, or a response of HAProxy."""
+
+
+class GatewayVisit(msgspec.Struct, frozen=True, kw_only=True):
+    """The request at a frontend of a Gateway. The first route with the verdict `yes` is effective."""
+
+    frontend: str
+    front: str = ""
+    """The frontend that passes the request to it, if any."""
+    listener: str
+    routes: tuple[GatewayRoute, ...]
+
+
 class RouteAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", tag="route"):
     """Explanation of the route of a request."""
 
     host: str
     path: str
     status: int
-    """0: routed to `backend`; else the status of HAProxy's own response."""
+    """0: routed to `backend`; else the status of HAProxy's own response. At the frontends of the library `base`."""
     backend: str
     """Backend of the route, existing or not; empty without a route."""
     backend_made_by: MadeBy | None
@@ -195,6 +219,8 @@ class RouteAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer",
     """Why objects that name the host do not serve it."""
     warnings: tuple[str, ...] = ()
     """Warnings about objects that name the host: object, reason and message."""
+    gateways: tuple[GatewayVisit, ...] = ()
+    """A plain GET request at the frontends of Gateways."""
 
 
 class HostAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", tag="host"):

@@ -1,12 +1,14 @@
-"""Notes about requests to Gateways, one for each frontend."""
+"""Requests to Gateways, and notes about their listeners, one for each frontend."""
 
 import posixpath
 from collections.abc import Iterator
 
 import msgspec
 
+from haptic_trio.explain.answers import GatewayRoute, GatewayVisit
 from haptic_trio.explain.base_maps import RouteMap, read_entries
-from haptic_trio.explain.gateway_maps import MAPS, Hit, Visit, outcomes, visits
+from haptic_trio.explain.conditions import RequestParts, fits, readable
+from haptic_trio.explain.gateway_maps import MAPS, Visit, outcomes, visits
 from haptic_trio.explain.site import Site
 from haptic_trio.haproxy.model import FileKind
 
@@ -19,19 +21,25 @@ class GatewayMaps(msgspec.Struct, frozen=True):
     maps: dict[str, RouteMap]
 
 
-def gateway_notes(site: Site, host: str, path: str) -> Iterator[str]:
-    """Yield a sentence for each frontend of a Gateway that takes a request for *host* and *path*.
-
-    Without a *path*, only the listeners are named.
-    """
+def gateway_notes(site: Site, host: str) -> Iterator[str]:
+    """Yield a sentence for each frontend of a Gateway that takes requests for *host*: the listener."""
     known = gateway_maps_of(site)
     if known is not None:
-        for visit in visits(known.maps, host, path or "/"):
-            place = f"frontend {visit.frontend}"
-            if visit.front:
-                place = f"frontend {visit.front}, which passes it to {place}"
-            taken = f"{place}: listener {visit.listener}"
-            yield f"{taken}, {_routes(site, known, visit)}" if path else taken
+        for visit in visits(known.maps, host, "/"):
+            yield f"{place_of(visit.frontend, visit.front)}: listener {visit.listener}"
+
+
+def place_of(frontend: str, front: str) -> str:
+    """Return *frontend* in words, with the frontend *front* that passes requests to it, if any."""
+    return f"frontend {front}, which passes it to frontend {frontend}" if front else f"frontend {frontend}"
+
+
+def gateway_visits(site: Site, host: str, path: str, request: RequestParts) -> Iterator[GatewayVisit]:
+    """Yield the result of *request* for *host* and *path* at each frontend of a Gateway with a listener for it."""
+    known = gateway_maps_of(site)
+    if known is not None:
+        for visit in visits(known.maps, host, path):
+            yield _visit(site, known, visit, request)
 
 
 def gateway_maps_of(site: Site) -> GatewayMaps | None:
@@ -51,16 +59,19 @@ def gateway_maps_of(site: Site) -> GatewayMaps | None:
     return known
 
 
-def _routes(site: Site, known: GatewayMaps, visit: Visit) -> str:
-    routes = [_route(site, known, hit) for hit in visit.hits]
-    if not visit.hits or visit.hits[-1].is_conditional:
-        routes.append("no route")
-    return "; else ".join(routes)
-
-
-def _route(site: Site, known: GatewayMaps, hit: Hit) -> str:
-    path = known.paths[hit.map]
-    maker = site.made_by(path, site.texts[path].origin_of(hit.entry.line)).object
-    place = f"{path}:{hit.entry.line}" + (f", {maker}" if maker is not None else "")
-    condition = "under conditions " if hit.is_conditional else ""
-    return f"{condition}{' and '.join(outcomes(known.maps, hit.target))} ({place})"
+def _visit(site: Site, known: GatewayMaps, visit: Visit, request: RequestParts) -> GatewayVisit:
+    routes = []
+    for hit in visit.hits:
+        path = known.paths[hit.map]
+        verdict = fits(hit.conditions, request)
+        routes.append(
+            GatewayRoute(
+                path=path,
+                line=hit.entry.line,
+                object=site.made_by(path, site.texts[path].origin_of(hit.entry.line)).object,
+                conditions=tuple(readable(hit.conditions)),
+                verdict="unknown" if verdict is None else "yes" if verdict else "no",
+                outcomes=tuple(outcomes(known.maps, hit.target)),
+            )
+        )
+    return GatewayVisit(frontend=visit.frontend, front=visit.front, listener=visit.listener, routes=tuple(routes))

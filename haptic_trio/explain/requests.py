@@ -7,11 +7,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from haptic_trio.explain import gateway_maps
-from haptic_trio.explain.answers import Named, to_json
+from haptic_trio.explain.answers import GatewayVisit, Named, to_json
 from haptic_trio.explain.base_maps import RouteMap
-from haptic_trio.explain.conditions import RequestParts, fits, readable
+from haptic_trio.explain.conditions import RequestParts, fits
 from haptic_trio.explain.gateway_maps import Hit, Visit, visits
-from haptic_trio.explain.gateways import GatewayMaps, gateway_maps_of
+from haptic_trio.explain.gateways import gateway_maps_of, gateway_visits
 from haptic_trio.explain.routes import explain_route, need_routing
 from haptic_trio.explain.site import MAIN, Site
 from haptic_trio.explain.targets import LONGEST, MalformedTargetError
@@ -55,28 +55,6 @@ class RequestBackend(msgspec.Struct, frozen=True, kw_only=True):
     servers_count: int = 0
 
 
-class GatewayRoute(msgspec.Struct, frozen=True, kw_only=True):
-    """A route of a Gateway for the host and path of the request."""
-
-    path: str
-    """Of the map."""
-    line: int
-    object: Named | None
-    conditions: tuple[str, ...]
-    verdict: str
-    """`yes`; `no`: a condition is not fulfilled; `unknown`: it depends on a regular expression."""
-    outcomes: tuple[str, ...]
-    """Backends with their weights, or a response of HAProxy."""
-
-
-class GatewayVisit(msgspec.Struct, frozen=True, kw_only=True):
-    """The request at a frontend of a Gateway. The first route with the verdict `yes` is effective."""
-
-    frontend: str
-    listener: str
-    routes: tuple[GatewayRoute, ...]
-
-
 class RequestMatch(msgspec.Struct, frozen=True, kw_only=True):
     """Match of a request."""
 
@@ -101,16 +79,14 @@ def match_request(site: Site, question: RequestQuestion) -> RequestMatch:
     request = RequestParts(method=question.method or "GET", query=query, headers=headers)
     route = explain_route(site, host, path)
     known = gateway_maps_of(site)
-    found: list[GatewayVisit] = []
     backends = [] if route.winner is None or route.winner.line.is_secret or not route.backend else [route.backend]
     read = need_routing(site).read(path)
     if known is not None and read is not None and route.status != 400:
         for visit in visits(known.maps, route.host, read.separated):
-            found.append(_visit(site, known, visit, request))
             backends += _reached(known.maps, visit, request)
     return RequestMatch(
         route=to_json(route),
-        visits=tuple(found),
+        visits=tuple(gateway_visits(site, route.host, read.separated, request)) if read and route.status != 400 else (),
         backends=tuple(_backend(site, name) for name in list(dict.fromkeys(backends))[:_MOST_BACKENDS]),
     )
 
@@ -125,24 +101,6 @@ def _split(target: str) -> tuple[str, str, str]:
     except (UnicodeEncodeError, ValueError) as exc:
         raise MalformedTargetError(f"{target!r} is not a host with a path, or a URL") from exc
     return parts.netloc.rpartition("@")[2], parts.path or "/", parts.query
-
-
-def _visit(site: Site, known: GatewayMaps, visit: Visit, request: RequestParts) -> GatewayVisit:
-    routes = []
-    for hit in visit.hits:
-        path = known.paths[hit.map]
-        verdict = fits(hit.conditions, request)
-        routes.append(
-            GatewayRoute(
-                path=path,
-                line=hit.entry.line,
-                object=site.made_by(path, site.texts[path].origin_of(hit.entry.line)).object,
-                conditions=tuple(readable(hit.conditions)),
-                verdict="unknown" if verdict is None else "yes" if verdict else "no",
-                outcomes=tuple(gateway_maps.outcomes(known.maps, hit.target)),
-            )
-        )
-    return GatewayVisit(frontend=visit.frontend, listener=visit.listener, routes=tuple(routes))
 
 
 def _reached(maps: Mapping[str, RouteMap], visit: Visit, request: RequestParts) -> Iterator[str]:

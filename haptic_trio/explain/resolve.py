@@ -20,6 +20,7 @@ from haptic_trio.explain.lines import (
     title_of,
 )
 from haptic_trio.explain.objects import explain_absent, explain_object, find_objects, is_kind, is_looked_for
+from haptic_trio.explain.route_reasons import routes_at
 from haptic_trio.explain.routes import entries_for, explain_host, explain_route, hosts_of, routing_of
 from haptic_trio.explain.site import MAIN, Site
 from haptic_trio.explain.targets import (
@@ -156,7 +157,8 @@ def _explain_name(site: Site, text: str) -> Answer:
 def _explain_stray(site: Site, request: HostTarget) -> Answer:
     """Return the route of a request for a host without routes."""
     answer = explain_route(site, request.host, request.path or "/")
-    near = nearest(answer.host, hosts_of(site)) if answer.winner is None else ()
+    is_known = answer.winner is not None or answer.reasons or any(visit.routes for visit in answer.gateways)
+    near = () if is_known else nearest(answer.host, hosts_of(site))
     notes = [f"no route for the host; there are routes for {', '.join(near)}"] if near else []
     return msgspec.structs.replace(answer, notes=(*notes, *answer.notes))
 
@@ -189,8 +191,9 @@ def _is_known_host(site: Site, host: str) -> bool:
     return (
         is_written
         or bool(site.problems_at(host))
-        or any(gateway_notes(site, host, ""))
+        or any(gateway_notes(site, host))
         or bool(ingresses_at(site, host))
+        or any(routes_at(site.stores, host, is_named=True))
     )
 
 

@@ -7,13 +7,14 @@ from typing import Final
 import msgspec
 
 from haptic_trio.explain import base_maps
-from haptic_trio.explain.answers import Entry, HostAnswer, RouteAnswer, Step
+from haptic_trio.explain.answers import Entry, GatewayVisit, HostAnswer, RouteAnswer, Step
 from haptic_trio.explain.base_maps import EXACT, NO_PATH, NO_ROUTE, PREFIX, TLS_HOSTS, MapEntry, MapLookup, RouteMap
 from haptic_trio.explain.certificates import certificates_for
-from haptic_trio.explain.gateways import gateway_notes
+from haptic_trio.explain.conditions import RequestParts
+from haptic_trio.explain.gateways import gateway_notes, gateway_visits
 from haptic_trio.explain.site import MAIN, Site, hidden, named_resource
 from haptic_trio.explain.targets import MalformedTargetError, UnknownTargetError
-from haptic_trio.explain.why_not import ingresses_at, reasons_at, why_foreign
+from haptic_trio.explain.why_not import ingresses_at, reasons_at, route_reasons_at, why_foreign
 from haptic_trio.gateway.objects import items_of, text_of
 from haptic_trio.haproxy.model import FileKind
 from haptic_trio.templating.filters.request_paths import Readings, readings
@@ -108,9 +109,9 @@ def explain_host(site: Site, given: str) -> HostAnswer:
         certificates=certificates_for(site, host),
         notes=(
             *_redirect_notes(routing, host),
-            *gateway_notes(site, host, ""),
+            *gateway_notes(site, host),
         ),
-        reasons=(*reasons_at(site, host), *_certificate_reasons(site, host)),
+        reasons=(*reasons_at(site, host), *route_reasons_at(site, host), *_certificate_reasons(site, host)),
         problems=site.problems_at(host),
         warnings=site.warnings_at(host),
     )
@@ -134,6 +135,10 @@ def explain_route(site: Site, given: str, path: str) -> RouteAnswer:
         backend = ""
     is_secret = bool(entries) and entries[0].line.is_secret
     target = _header_of(site, backend)
+    gateways: tuple[GatewayVisit, ...] = ()
+    if read is not None and not rejection:
+        gateways = tuple(gateway_visits(site, host, read.separated, RequestParts()))
+    is_routed = any(visit.routes for visit in gateways)
     asked: set[Dependency] = set()
     for name, entry in found[:1]:
         maker = site.provenance.maker_of(routing.paths[name], entry.line)
@@ -161,11 +166,15 @@ def explain_route(site: Site, given: str, path: str) -> RouteAnswer:
         notes=(
             *([_GAP] if is_gap else []),
             *_notes(site, routing, host, status_is_503=bool(backend) and not target, rejection=rejection),
-            *(() if rejection or read is None else gateway_notes(site, host, read.separated)),
         ),
-        reasons=(*reasons_at(site, host, "" if backend or rejection else path), *_certificate_reasons(site, host)),
+        reasons=(
+            *reasons_at(site, host, "" if backend or rejection or is_routed else path),
+            *route_reasons_at(site, host, "" if backend or rejection or is_routed else path),
+            *_certificate_reasons(site, host),
+        ),
         problems=site.problems_at(host),
         warnings=site.warnings_at(host),
+        gateways=gateways,
     )
 
 

@@ -5,41 +5,15 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import invoke_cli, replace_in
+from tests.cli.site_commands import GATEWAY, INGRESS, explain, load_libraries, make_site, validate
 
 pytestmark = pytest.mark.haproxy
-
-INGRESS = """\
-apiVersion: networking.k8s.io/v1
-kind: Ingress
-metadata:
-  name: {name}
-  namespace: default
-  annotations:
-    example.com/team: abc
-    {annotation}: {value}
-spec:
-  ingressClassName: haptic
-  rules:
-    - host: {name}.localhost
-      http: {{paths: [{{path: /, pathType: Prefix, backend: {{service: {{name: example, port: {{number: 80}}}}}}}}]}}
-"""
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
     """The directory that `haptic-trio new` makes."""
-    assert invoke_cli("new", tmp_path / "site").exit_code == 0
-    return tmp_path / "site"
-
-
-def load_libraries(site: Path, *names: str) -> None:
-    """Load the libraries *names* as well."""
-    replace_in(site / "config.yaml", "[base, ssl, ingress]", f"[base, ssl, ingress, {', '.join(names)}]")
-
-
-def validate(site: Path, haproxy_binary: Path) -> str:
-    """Return the output of `validate`."""
-    return invoke_cli("validate", "--manifests", site, "--haproxy", haproxy_binary).stdout
+    return make_site(tmp_path)
 
 
 def test_wrong_value_of_an_annotation_is_named_with_its_line(site: Path, haproxy_binary: Path) -> None:
@@ -87,3 +61,48 @@ def test_explain_names_the_file_of_a_rejected_object(site: Path) -> None:
 
     assert 'spec.rules[0].http.paths[0].path: "/a b" contains a space at character 3' in " ".join(output.split())
     assert f"{site}/example.yaml:8, ingress-route:" in " ".join(output.split())
+
+
+SERVED_CLASS = (
+    "this controller serves the GatewayClasses haptic with spec.controllerName haptic-trio/gateway-controller"
+)
+ROUTE_MISTAKES = {
+    "parentRefs: [{name: gw}]": (
+        "parentRefs: [{name: gwx}]",
+        "15: warning: NoMatchingParent: spec.parentRefs[0]: the Gateway default/gwx does not exist (Gateways: ",
+        "the Gateway default/gwx does not exist",
+    ),
+    "{name: example, port: 80}": (
+        "{name: exampel, port: 80}",
+        "17: warning: BackendNotFound: spec.rules[0].backendRefs[0]: the Service default/exampel does not exist",
+        "the answer 500",
+    ),
+    "gatewayClassName: haptic": (
+        "gatewayClassName: haptik",
+        f"9: warning: GatewayClassNotFound: spec.gatewayClassName: there is no GatewayClass haptik; {SERVED_CLASS}",
+        "there is no GatewayClass haptik",
+    ),
+    "hostnames:": ("hostname:", "16: error: spec.hostname: unknown field", ""),
+}
+
+
+@pytest.mark.parametrize("old", ROUTE_MISTAKES)
+def test_mistake_in_a_route_of_a_gateway_is_named(site: Path, haproxy_binary: Path, old: str) -> None:
+    new, problem, reason = ROUTE_MISTAKES[old]
+    load_libraries(site, "gateway")
+    (site / "gateway.yaml").write_text(GATEWAY.replace(old, new))
+
+    assert f"{site}/gateway.yaml:{problem}" in validate(site, haproxy_binary)
+    assert reason in explain(site, "shop.localhost/")
+
+
+def test_healthy_route_of_a_gateway_is_explained_first(site: Path, haproxy_binary: Path) -> None:
+    load_libraries(site, "gateway")
+    (site / "gateway.yaml").write_text(GATEWAY)
+
+    output = explain(site, "shop.localhost/")
+
+    assert "gateway.yaml" not in validate(site, haproxy_binary)
+    place = "at the listener default/gw/http of frontend gateway_default_gw_8085"
+    made_by = "(maps/gateway-prefix.map:1, HTTPRoute default/shop)"
+    assert f"routed to backend gateway::default_example_80 {made_by}, {place}" in output

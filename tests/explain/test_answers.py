@@ -21,8 +21,10 @@ FIELDS = {
     "FileAnswer": "path kind size digest is_secret lines output parts parts_count depends_on problems",
     "Step": "path key match found",
     "Certificate": "line path digest names made_by",
+    "GatewayRoute": "path line object conditions verdict outcomes",
+    "GatewayVisit": "frontend front listener routes",
     "RouteAnswer": "host path status backend backend_made_by winner others others_count steps depends_on certificates"
-    " notes problems reasons warnings",
+    " notes problems reasons warnings gateways",
     "HostAnswer": "host entries entries_count certificates notes problems reasons warnings",
     "CertificateAnswer": "name certificates depends_on notes problems",
     "Product": "made_by lines lines_count sections files depends_on",

@@ -36,10 +36,18 @@ def write_schemas(folder: Path) -> None:
 def test_catalogue_has_kinds_fields_and_values(tmp_path: Path) -> None:
     write_schemas(tmp_path)
 
-    catalogue = read_catalogue(tmp_path)
+    path = {"type": "object", "properties": {"type": {"type": "string", "enum": ["Exact"]}}}
+    version = {"name": "v1", "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": path}}}}
+    crd = {"spec": {"names": {"kind": "HTTPRoute"}, "versions": [{"name": "v1beta1"}, version]}}
+    (tmp_path / "gateway.networking.k8s.io_httproutes.yaml").write_text(json.dumps(crd))
+
+    catalogue = read_catalogue(tmp_path, tmp_path)
 
     assert catalogue.kinds["Widget"] == ("apps/v1",)
     assert set(GATEWAY_API) < set(catalogue.kinds)
+    route = catalogue.schemas["gateway.networking.k8s.io/v1 HTTPRoute"].fields
+    assert route["spec"].fields == {"type": Schema(type="string", enum=("Exact",))}
+    assert route["status"] == Schema()
     fields = catalogue.schemas["networking-v1 ingress"].fields
     assert fields["labels"].values == Schema(type="string")
     assert fields["paths"].items is not None
@@ -52,5 +60,5 @@ def test_catalogue_has_kinds_fields_and_values(tmp_path: Path) -> None:
 def test_shipped_catalogue_has_every_kind() -> None:
     shipped = msgspec.json.decode(FILE.read_bytes(), type=Catalogue)
 
-    assert len(shipped.schemas) == len(KINDS)
+    assert len(shipped.schemas) == len(KINDS) + len(GATEWAY_API)
     assert {"Deployment", "Ingress", "HTTPRoute"} < set(shipped.kinds)

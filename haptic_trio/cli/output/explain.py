@@ -15,6 +15,8 @@ from haptic_trio.explain.answers import (
     Entry,
     FileAnswer,
     FragmentProblem,
+    GatewayRoute,
+    GatewayVisit,
     HostAnswer,
     Line,
     LineAnswer,
@@ -27,6 +29,7 @@ from haptic_trio.explain.answers import (
     SearchAnswer,
     SectionAnswer,
 )
+from haptic_trio.explain.gateways import place_of
 
 _LINES = 20
 _WIDTH = 14
@@ -113,7 +116,7 @@ def _(answer: FileAnswer) -> Iterator[Row]:
 @rows_of.register
 def _(answer: RouteAnswer) -> Iterator[Row]:
     yield "request", f"{answer.host}{answer.path}", "bold"
-    yield "routed to", *_destination(answer)
+    yield from _destination_rows(answer)
     yield from _reason_rows(answer)
     if answer.winner is not None:
         yield from _rows("matched by", [_entry(answer.winner)])
@@ -121,7 +124,8 @@ def _(answer: RouteAnswer) -> Iterator[Row]:
     if answer.backend_made_by is not None:
         yield "backend by", _maker(answer.backend_made_by), ""
     steps = [f"{step.path}: {step.match} {step.key}{'  <- found' if step.found else ''}" for step in answer.steps]
-    yield from _rows("lookups", steps)
+    if answer.winner is not None or not answer.gateways:
+        yield from _rows("lookups", steps)
     yield from _rows("next match", [_entry(entry) for entry in answer.others])
     yield from _more(answer.others_count, len(answer.others))
     yield from _lookup_rows(answer.depends_on)
@@ -204,6 +208,34 @@ def _rows(label: str, texts: Iterable[str], style: str = "") -> Iterator[Row]:
 def _more(count: int, shown: int) -> Iterator[Row]:
     if count > shown:
         yield "", f"… and {count - shown} more", "dim"
+
+
+def _destination_rows(answer: RouteAnswer) -> Iterator[Row]:
+    """Yield what the frontends of Gateways, and those of the library `base`, do with the request."""
+    rows = [_visit(visit) for visit in answer.gateways]
+    text, style = _destination(answer)
+    if not rows:
+        rows = [(text, style)]
+    elif answer.winner is not None or answer.status != 404:
+        rows.insert(0, (text, style))
+    else:
+        rows.append((f"404 at other frontends: {text.partition(': ')[2]}", "dim"))
+    for number, (text, style) in enumerate(rows):
+        yield ("routed to" if number == 0 else ""), text, style
+
+
+def _visit(visit: GatewayVisit) -> tuple[str, str]:
+    routes = [_gateway_route(route) for route in visit.routes]
+    is_certain = bool(visit.routes) and not visit.routes[-1].conditions
+    text = "; else ".join([*routes, *([] if is_certain else ["404: no route matches"])])
+    style = "green" if is_certain and visit.routes[0].outcomes[0].startswith("backend") else "red"
+    return f"{text}, at the listener {visit.listener} of {place_of(visit.frontend, visit.front)}", style
+
+
+def _gateway_route(route: GatewayRoute) -> str:
+    place = f"{route.path}:{route.line}" + (f", {route.object}" if route.object is not None else "")
+    condition = f" if {' and '.join(route.conditions)}" if route.conditions else ""
+    return f"{' and '.join(route.outcomes)}{condition} ({place})"
 
 
 def _destination(answer: RouteAnswer) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """Field lists of Kubernetes kinds, and the check of manifests by them.
 
 `tools.kubernetes_schemas` generates the lists. Kinds of other groups, such as
-CRDs, are not checked; of the Gateway API only the names of the kinds.
+CRDs, are not checked, except those of the Gateway API.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
