@@ -1,5 +1,6 @@
 """`validate`: everything that is wrong, with its place, and the verdict."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +62,12 @@ def test_a_line_that_haproxy_rejects_is_traced_to_its_template(tmp_path: Path, h
 
     (problem,) = [one for one in problems_of(tmp_path / "site", haproxy_binary) if one["area"] == "output"]
 
-    assert (problem["source"], problem["hint"]) == (
-        "haproxy.cfg",
-        "similar template line: frontend-rules-served-by:1; did you mean 'set-header'?",
-    )
+    assert (problem["source"], problem["line"]) == (f"{tmp_path}/site/config.yaml", 22)
+    assert problem["hint"] == "did you mean 'set-header'?"
+    template, place, line = problem["excerpt"].splitlines()
+    assert template == "template frontend-rules-served-by:1"
+    assert re.fullmatch(r"haproxy\.cfg:\d+:15", place)
+    assert line.strip() == "http-response set-hader X-Served-By haptic-trio"
 
 
 def test_a_missing_backend_is_traced_to_the_line_that_uses_it(tmp_path: Path, haproxy_binary: Path) -> None:
@@ -75,8 +78,8 @@ def test_a_missing_backend_is_traced_to_the_line_that_uses_it(tmp_path: Path, ha
 
     (problem,) = [one for one in problems_of(tmp_path / "site", haproxy_binary) if one["area"] == "output"]
 
-    assert (problem["source"], problem["hint"]) == ("haproxy.cfg", "similar template line: frontend-rules-served-by:1")
-    assert problem["line"] > 0
+    assert (problem["source"], problem["line"]) == (f"{tmp_path}/site/config.yaml", 22)
+    assert re.search(r"^haproxy\.cfg:\d+$", problem["excerpt"], re.MULTILINE)
     assert "nowhere" in problem["message"]
 
 

@@ -355,7 +355,9 @@ async def _with_origins(
     except RejectedError:
         return problems
     templates = template_set(snapshot.loaded.config).texts
-    return tuple(with_origins(problems, rendered.texts[MAIN_TEMPLATE].text, templates))
+    layers = snapshot.loaded.layers
+    own = template_set(layers[0].value).texts if layers else {}
+    return tuple(with_origins(problems, rendered.texts[MAIN_TEMPLATE].text, templates, own))
 
 
 def _fetched(happened: Iterable[ContentEvent]) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """Mapping from a rejected line of haproxy.cfg to the template line that produced it."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -13,8 +13,13 @@ from haptic_trio.explain.template_lines import find_sources
 _QUOTED: Final = re.compile(r"'([^']+)'")
 
 
-def with_origins(problems: Iterable[Problem], text: str, templates: Mapping[str, str]) -> Iterator[Problem]:
-    """Yield *problems*; those of haproxy.cfg (*text*) get a hint with the most similar template line.
+def with_origins(
+    problems: Iterable[Problem], text: str, templates: Mapping[str, str], own: Container[str] = ()
+) -> Iterator[Problem]:
+    """Yield *problems*; those of haproxy.cfg (*text*) get a hint with the most similar line of *templates*.
+
+    If this is a line of one of the user's *own* templates, it becomes the
+    place, and the line of haproxy.cfg moves to the excerpt.
 
     If HAProxy names no line, as for a missing backend, the line is used that
     alone contains the last word quoted in the message.
@@ -33,6 +38,16 @@ def with_origins(problems: Iterable[Problem], text: str, templates: Mapping[str,
             yield problem
             continue
         sources = find_sources(templates, lines[number - 1], None, MAIN_TEMPLATE)
+        if len(sources) == 1 and sources[0].template in own:
+            place = ":".join(str(part) for part in (MAIN_TEMPLATE, number, problem.column) if part)
+            yield msgspec.structs.replace(
+                problem,
+                source=sources[0].template,
+                line=sources[0].line,
+                column=0,
+                excerpt=f"{place}\n{problem.excerpt}".rstrip("\n"),
+            )
+            continue
         places = ", or ".join(f"{source.template}:{source.line}" for source in sources)
         hints = [f"similar template line: {places}"] if places else []
         hints += [problem.hint] if problem.hint else []
