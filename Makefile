@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+DEMO_STAMP := $(VENV)/.installed-demo
 SITE_VENV := .venv-site
 
 # 113, 114: our names for startable functions; 124: handlers that a framework awaits; 127: httpx is our client;
@@ -28,7 +29,17 @@ $(STAMP): requirements/dev.txt pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 
-demo: $(STAMP)  ## run the demo: real HAProxy over a directory of manifests (ARGS=--check drives the story by itself)
+# A part of the packages, for the first look at the program. The lock is complete, so pip need not resolve anything; what is
+# imported is compiled then.
+$(DEMO_STAMP): requirements/demo.txt pyproject.toml
+	@test -x $(BIN)/python || { echo "Creating a Python environment in $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "Installing haptic-trio and its packages in $(VENV): half a minute, once"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --require-hashes -r requirements/demo.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@
+
+demo: $(if $(wildcard $(STAMP)),$(STAMP),$(DEMO_STAMP))  ## run the demo: real HAProxy over a directory of manifests (ARGS=--check drives the story by itself)
+	@echo "Starting the demo"
 	@$(BIN)/haptic-trio demo $(ARGS)
 
 # Many tests wait for sockets: three workers for two processors.
@@ -154,6 +165,8 @@ lock: $(STAMP)  ## resolve the locked requirements again, with hashes
 	  --generate-hashes --no-emit-index-url --no-header --quiet --upgrade -o requirements/dev.txt
 	@$(BIN)/uv pip compile pyproject.toml --extra haproxy --extra otel --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-header --quiet -c requirements/dev.txt -o requirements/run.txt
+	@$(BIN)/uv pip compile pyproject.toml --group editable --extra haproxy --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-header --quiet -c requirements/dev.txt -o requirements/demo.txt
 	@$(BIN)/uv pip compile --group agent --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-header --quiet -c requirements/run.txt -o requirements/agent.txt
 	@$(BIN)/uv pip compile --group site --universal --python-version 3.11 \
