@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -92,10 +93,12 @@ def unservable(namespace: str) -> Resource:
 
 
 @asynccontextmanager
-async def installed(cluster: Cluster, helm: Helm, namespace: str, settings: Settings) -> AsyncIterator[None]:
-    """Install the chart with helm; what is in no namespace goes with it."""
+async def installed(
+    cluster: Cluster, helm: Helm, namespace: str, settings: Settings, *, chart: Path = CHART
+) -> AsyncIterator[None]:
+    """Install the chart, a directory or a package, with helm; what is in no namespace goes with it."""
     place = ["--namespace", namespace]
-    done = await cluster.run([str(helm.binary), "install", RELEASE, str(CHART), *place, *set_options(settings)])
+    done = await cluster.run([str(helm.binary), "install", RELEASE, str(chart), *place, *set_options(settings)])
     assert done.status == 0, done.errors
     try:
         yield
