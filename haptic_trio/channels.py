@@ -30,7 +30,7 @@
 |             |                                          | Kubernetes Events; process-wide        |              |
 | config      | ConfigChanged                            | stage `watch_config` to the iteration, | 1, wait      |
 |             |                                          | which ends                             |              |
-| events       | every message                            | all components to commentator;         | 500, counted |
+| events      | every message                            | all components to commentator;         | 500, counted |
 |             |                                          | process-wide                           |              |
 
 *latest*: the channel is state. A late receiver, such as a replica that has

@@ -266,7 +266,7 @@ def _has_virtual_clock(function: ast.FunctionDef | ast.AsyncFunctionDef, module:
 
 
 def _real_sleeps(node: ast.AST) -> Iterator[int]:
-    """Yield the line of each sleep that is no pause of a loop that waits for a event."""
+    """Yield the line of each sleep that is not the pause of a loop that waits for a condition."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Call) and ast.unparse(child.func) in {"trio.sleep", "trio.sleep_until", "time.sleep"}:
             yield child.lineno

@@ -19,10 +19,10 @@ def short_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_directory, "KEEP_INTERVAL", 0.001)
 
 
-async def until(event: Callable[[], bool]) -> None:
-    """Return once *event* is true."""
+async def until(holds: Callable[[], bool]) -> None:
+    """Return once *holds* is true."""
     with trio.fail_after(30):
-        while not event():  # noqa: ASYNC110 - there is no event
+        while not holds():  # noqa: ASYNC110 - there is no event
             await trio.sleep(0.001)
 
 

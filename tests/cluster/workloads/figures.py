@@ -1,6 +1,7 @@
 """Measurements of the program on a real API server, with two controllers and two HAProxy instances as Pods.
 
-    python -m tests.cluster.workloads.figures [--sizes 1000,10000] [--changes 100] [--failovers 3] [--rest 60] [--json]
+    python -m tests.cluster.workloads.figures [--sizes 1000,10000] [--changes 100]
+        [--failovers 3] [--rest 60] [--json FILE]
 
 Each Ingress has a host, a Service and an EndpointSlice of its own. All intervals of the configuration have their
 defaults. The lease lasts 4 seconds, so that a failover takes less time.

@@ -124,11 +124,11 @@ async def serving_haproxy(root: Path, binary: Path, *, limits: AgentLimits | Non
             nursery.cancel_scope.cancel()
 
 
-async def until(event: Callable[[], Awaitable[bool]]) -> None:
-    """Return once *event* is true; an endpoint that does not answer leaves it open."""
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Return once *holds* returns True; an endpoint that does not answer is asked again."""
     while True:
         with contextlib.suppress(EndpointError):
-            if await event():
+            if await holds():
                 return
         await trio.sleep(0.02)
 

@@ -82,7 +82,9 @@ def count_processors() -> int:
 
 def describe_system() -> tuple[str, str]:
     """Return what Python and what system this is."""
-    return platform.python_version(), f"{platform.system()} {platform.release()} {platform.machine()}"
+    # The rest of a release names the build of one machine's kernel.
+    release = ".".join(platform.release().split(".")[:2])
+    return platform.python_version(), f"{platform.system()} {release} {platform.machine()}"
 
 
 def percentile(values: Sequence[float], fraction: float) -> float:
