@@ -1,10 +1,12 @@
 """Latency of endpoint changes while the ConfigMap changes: `python -m tools.bench.configure [--help]`.
 
 One endpoint moves every 50 ms, whatever has become of the earlier ones, and a
-client asks until each move has reached traffic. Meanwhile the ConfigMap
-changes: a line of section `global`, so all of HAProxy's configuration is
-rendered, checked and loaded again. The table has one row for each phase of
-the change, and below it the controller's log while the slowest move waited.
+client asks until each move has reached traffic. It asks again for some seconds,
+and counts the moves that are reverted: the new worker of a reload begins
+without the moves of the time of the load. Meanwhile the ConfigMap changes, so
+HAProxy's configuration is rendered, checked and loaded again. The table has one
+row for each phase of a change, and below it the controller's log while the
+slowest move waited. At the end there is one row for each kind of change.
 """
 
 import os
@@ -20,7 +22,9 @@ from pathlib import Path
 
 import click
 import msgspec
+import yaml
 
+from haptic_trio.config.libraries import load_library
 from haptic_trio.dataplane.binary import find_haproxy
 from haptic_trio.k8s.resource import Resource
 from tests.support.processes.haproxy_versions import provide
@@ -28,7 +32,18 @@ from tools.bench.figures.report import percentile
 from tools.bench.rig.backends import backend_name, reserve_ports, run_backends
 from tools.bench.rig.clusters import Cluster
 from tools.bench.rig.controller import Controller, Line, run_controller
-from tools.bench.rig.objects import AT_ONCE, Place, app_name, host_of, make_app, make_config, make_slice, make_structure
+from tools.bench.rig.objects import (
+    AT_ONCE,
+    Place,
+    app_name,
+    host_of,
+    make_app,
+    make_config,
+    make_ingress,
+    make_secret,
+    make_slice,
+    make_structure,
+)
 from tools.bench.rig.traffic import LOOPBACK, ask, wait_for
 from tools.bench.run import COLUMNS
 
@@ -50,13 +65,25 @@ STEPS = {
 FIELDS = {"correlation", "ms", "check_ms", "reasons", "error", "stage", "place", "task", "seconds"}
 
 
-class Move(msgspec.Struct, frozen=True):
+CHANGES = ("setting", "global", "backends")
+"""What a ConfigMap changes: a setting, a snippet of section `global`, a line of every backend."""
+WATCHED = 3.0
+"""Seconds for which a move that has had effect is asked for again."""
+
+
+class Move(msgspec.Struct):
     """One endpoint that has moved."""
 
+    host: str
+    backend: str
     written: float
     """Seconds since the epoch."""
-    seconds: float
+    since: float
+    """The same moment, on the monotonic clock."""
+    seconds: float = 0.0
     """From the write to the first answer of the new endpoint."""
+    is_reverted: bool = False
+    """An earlier endpoint has answered after the new one."""
 
 
 class Mover:
@@ -64,11 +91,15 @@ class Mover:
 
     def __init__(self, cluster: Cluster, ports: Sequence[int], size: int, interval: float) -> None:
         self.moves: list[Move] = []
-        self._cluster = cluster
+        self.cluster = cluster
         self._ports = ports
         self._apps = min(size, MOVED)
         self._interval = interval
-        self._pending: deque[tuple[str, str, float, float]] = deque()
+        self._pending: deque[Move] = deque()
+        self._targets: dict[str, str] = {}
+        """Of each host: the backend of its newest move."""
+        self._seen: deque[Move] = deque()
+        """Moves that had effect, the last one that was asked for again at the end."""
         self._is_over = False
         self._number = 0
 
@@ -91,11 +122,12 @@ class Mover:
         while not self._is_over:
             number, self._number = self._number, self._number + 1
             name, target = app_name(number % self._apps), (number // self._apps + 1) % len(self._ports)
-            write = self._cluster.prepare(make_slice(self._cluster.place, name, self._ports[target]), exists=True)
+            write = self.cluster.prepare(make_slice(self.cluster.place, name, self._ports[target]), exists=True)
             time.sleep(max(0.0, due - time.monotonic()))
-            written, since = time.time(), time.monotonic()
+            move = Move(host_of(name), backend_name(target), time.time(), time.monotonic())
+            self._targets[move.host] = move.backend
             write()
-            self._pending.append((host_of(name), backend_name(target), written, since))
+            self._pending.append(move)
             due += self._interval
 
     def _ask(self) -> None:
@@ -107,19 +139,45 @@ class Mover:
                     raise TimeoutError(f"{len(self._pending)} moves had no effect")
             # One question at a time: many at once would take the processor from those that are measured.
             if self._pending:
-                host, backend, written, since = self._pending.popleft()
-                if ask(self._cluster.place.http_port, host).backend == backend:
-                    self.moves.append(Move(written, time.monotonic() - since))
+                move = self._pending.popleft()
+                if self._has_effect(move):
+                    move.seconds = time.monotonic() - move.since
+                    self.moves.append(move)
+                    self._seen.append(move)
                     continue
-                self._pending.append((host, backend, written, since))
+                self._pending.append(move)
+            self._ask_again()
             time.sleep(ASK_INTERVAL)
 
+    def _ask_again(self) -> None:
+        if self._seen:
+            move = self._seen.popleft()
+            is_effective = self._has_effect(move)
+            is_over = time.monotonic() > move.since + move.seconds + WATCHED
+            if is_over or self._targets[move.host] != move.backend:
+                return
+            move.is_reverted |= not is_effective
+            self._seen.append(move)
 
-def configure(cluster: Cluster, number: int) -> float:
-    """Change a line of section `global`; return when, in seconds since the epoch."""
+    def _has_effect(self, move: Move) -> bool:
+        return ask(self.cluster.place.http_port, move.host).backend == move.backend
+
+
+def configure(cluster: Cluster, change: str, number: int) -> float:
+    """Make a *change* of the ConfigMap; return when, in seconds since the epoch."""
     config = make_config(cluster.place, AT_ONCE, "v0")
-    text = f'templateSnippets:\n  global-bench:\n    template: "    description change-{number}\\n"\n'
-    config["data"]["config"] = config["data"]["config"].replace("templateSnippets:\n", text)
+    content = yaml.safe_load(config["data"]["config"])
+    if change == "setting":
+        content["templating"]["extraContext"]["maxconn"] = 2_000 + number
+    elif change == "global":
+        content["templateSnippets"]["global-bench"] = {"template": f"    description change-{number}\n"}
+    else:
+        line = " from profile-http"
+        text = load_library("ingress").template_snippets["backends-ingress"].template
+        content["templateSnippets"]["backends-ingress"] = {
+            "template": text.replace(line, f"{line}\n    retries {number % 100}")
+        }
+    config["data"]["config"] = yaml.safe_dump(content, sort_keys=False)
     write = cluster.prepare(config, exists=True)
     written = time.time()
     write()
@@ -145,7 +203,8 @@ def report(name: str, moves: Sequence[Move]) -> None:
         return
     late = sum(second > LATE for second in seconds)
     figures = "".join(f"{1000 * percentile(seconds, share):9.1f}" for share in (0.5, 0.9, 0.99))
-    print(f"{name:34}{len(seconds):6}{figures}{1000 * max(seconds):9.1f}{late:8}", flush=True)
+    reverted = sum(move.is_reverted for move in moves)
+    print(f"{name:34}{len(seconds):6}{figures}{1000 * max(seconds):9.1f}{late:8}{reverted:10}", flush=True)
 
 
 def report_slowest(moves: Sequence[Move], lines: Sequence[Line], since: float) -> None:
@@ -161,6 +220,9 @@ def report_slowest(moves: Sequence[Move], lines: Sequence[Line], since: float) -
 def run(cluster: Cluster, scratch: Path, ports: Sequence[int], binary: Path, **options: object) -> None:
     """Fill *cluster*, run a controller, change its ConfigMap and print the figures."""
     size, configs, interval, seconds = (options[name] for name in ("size", "configs", "interval", "seconds"))
+    changes, certificates = options["changes"], options["certificates"]
+    assert isinstance(changes, Sequence)
+    assert isinstance(certificates, int)
     assert isinstance(size, int)
     assert isinstance(configs, int)
     assert isinstance(interval, float)
@@ -169,6 +231,7 @@ def run(cluster: Cluster, scratch: Path, ports: Sequence[int], binary: Path, **o
     place = cluster.place
     objects: list[list[Resource]] = [[make_config(place, AT_ONCE, "v0"), make_structure(place, "v0")]]
     objects += [make_app(place, app_name(number), ports[0]) for number in range(size)]
+    objects += [make_secure(place, app_name(number)) for number in range(min(certificates, size))]
     cluster.load(objects)
     since = time.monotonic()
     flame = profile / "configure.svg" if isinstance(profile, Path) else None
@@ -180,38 +243,70 @@ def run(cluster: Cluster, scratch: Path, ports: Sequence[int], binary: Path, **o
             check=controller.check_alive,
         )
         controller.settle(2.0)
-        print(f"{size} Ingresses, started in {started:.1f} s, load {os.getloadavg()[0]:.1f}")
-        print(f"{'':34}{'moves':>6}{'p50 ms':>9}{'p90':>9}{'p99':>9}{'max':>9}{'>100ms':>8}")
+        print(
+            f"{size} Ingresses, {certificates} certificates, started in {started:.1f} s, load {os.getloadavg()[0]:.1f}"
+        )
+        print_head()
         mover = Mover(cluster, ports, size, interval)
-        for number in range(1, configs + 1):
-            if flame is not None:
-                controller.cut_profile()
-            with mover.running():
-                time.sleep(seconds)
-                position = len(controller.log.read())
-                written = configure(cluster, number)
-                wait_deployed(controller, position)
-                deployed = time.time()
-                time.sleep(seconds)
-            lines = controller.log.read()[position:]
-            ended = next(line.at for line in lines if line.event == "iteration ended")
-            load = os.getloadavg()[0]
-            print(
-                f"change {number}: next iteration after {ended - written:.2f} s, deployed after "
-                f"{deployed - written:.2f} s, load {load:.1f}"
-            )
-            moves = sorted(mover.moves, key=lambda move: move.written)
-            report("before", [move for move in moves if move.written < written])
-            report("candidate", [move for move in moves if written <= move.written < ended - 0.2])
-            report("next iteration, reload", [move for move in moves if ended - 0.2 <= move.written < deployed])
-            report("after", [move for move in moves if move.written >= deployed])
-            report("from the change on", [move for move in moves if move.written >= written])
-            report_slowest(moves, lines, written)
+        found: dict[str, list[Move]] = {}
+        for change in changes:
+            for number in range(1, configs + 1):
+                if flame is not None:
+                    controller.cut_profile()
+                found.setdefault(change, []).extend(measure(controller, mover, change, number, seconds))
+        print_head()
+        for change, moves in found.items():
+            report(change, moves)
+
+
+def make_secure(place: Place, name: str) -> list[Resource]:
+    """Return a Secret, and the Ingress of the app *name* with TLS."""
+    secret, _ = make_secret(place, f"{name}-tls", host_of(name))
+    return [secret, make_ingress(place, name, name, secret=f"{name}-tls")]
+
+
+def print_head() -> None:
+    """Print the names of the columns."""
+    print(f"{'':34}{'moves':>6}{'p50 ms':>9}{'p90':>9}{'p99':>9}{'max':>9}{'>100ms':>8}{'reverted':>10}")
+
+
+def measure(controller: Controller, mover: Mover, change: str, number: int, seconds: float) -> list[Move]:
+    """Change the ConfigMap while endpoints move, and print the figures; return the moves from the change on."""
+    with mover.running():
+        time.sleep(seconds)
+        position = len(controller.log.read())
+        written = configure(mover.cluster, change, number)
+        wait_deployed(controller, position)
+        deployed = time.time()
+        time.sleep(seconds)
+    lines = controller.log.read()[position:]
+    ended = next(line.at for line in lines if line.event == "iteration ended")
+    print(
+        f"{change} {number}: next iteration after {ended - written:.2f} s, deployed after "
+        f"{deployed - written:.2f} s, load {os.getloadavg()[0]:.1f}"
+    )
+    moves = sorted(mover.moves, key=lambda move: move.written)
+    report("before", [move for move in moves if move.written < written])
+    report("candidate", [move for move in moves if written <= move.written < ended - 0.2])
+    report("next iteration, reload", [move for move in moves if ended - 0.2 <= move.written < deployed])
+    report("after", [move for move in moves if move.written >= deployed])
+    report_slowest(moves, lines, written)
+    return [move for move in moves if move.written >= written]
 
 
 @click.command(help=__doc__)
 @click.option("--size", default=10_000, show_default=True, help="Number of Ingresses.")
-@click.option("--configs", default=3, show_default=True, help="How often the ConfigMap changes.")
+@click.option("--configs", default=3, show_default=True, help="How often each change is made.")
+@click.option(
+    "--change",
+    "changes",
+    type=click.Choice(CHANGES),
+    multiple=True,
+    default=CHANGES,
+    show_default=True,
+    help="What changes; may be given several times.",
+)
+@click.option("--certificates", default=0, show_default=True, help="Number of Ingresses with a certificate.")
 @click.option("--interval", default=0.05, show_default=True, help="Seconds between two moves.")
 @click.option("--seconds", default=5.0, show_default=True, help="Time of moves before a change, and after its reload.")
 @click.option("--cluster", "column", type=click.Choice([*COLUMNS]), default="api", show_default=True)
