@@ -8,6 +8,7 @@ import trio
 from trio.testing import MockClock
 
 from haptic_trio.dataplane.local import leftovers
+from haptic_trio.dataplane.local.files import set_aside
 from haptic_trio.dataplane.local.files.instance_directory import GenerationFiles
 from haptic_trio.dataplane.local.leftovers import REMOVAL_DELAY, Leftovers
 from haptic_trio.logs import get_logger
@@ -25,7 +26,7 @@ async def test_removal_holds_no_lock_and_waits_until_changes_after_a_load_are_ap
     tmp_path: Path, nursery: trio.Nursery, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, lock, removing = threading.Event(), trio.Lock(), trio.Event()
-    token, remove = trio.lowlevel.current_trio_token(), leftovers.remove
+    token, remove = trio.lowlevel.current_trio_token(), set_aside.remove
 
     def remove_slowly(paths: tuple[Path, ...]) -> None:
         token.run_sync_soon(removing.set)
