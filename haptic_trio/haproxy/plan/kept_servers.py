@@ -1,6 +1,7 @@
 """Rollback configurations: the servers of one configuration, everything else of another.
 
-`keep_servers` makes two for a rollback. Both must pass `haproxy -c` before they are used. If both are rejected, or if a
+`keep_servers` makes three for a rollback. Each must pass `haproxy -c` before it is used. None has lines of maps, lists
+and crt-lists whose objects are gone. If all are rejected, or if a
 backend cannot be changed without a change of its other lines (conditional
 lines, rules that name a server, other inherited settings), the rollback
 restores the servers of the last valid configuration there.
@@ -8,24 +9,28 @@ restores the servers of the last valid configuration there.
 
 from collections.abc import Callable
 
+from haptic_trio.chunked import Paged, Piece
 from haptic_trio.haproxy.config.parser import read_section
 from haptic_trio.haproxy.config.writer import write_directive
-from haptic_trio.haproxy.model import Generation, Section, make_generation
+from haptic_trio.haproxy.model import BY_LINE, AuxFile, Files, Generation, Section, make_file, make_generation
 from haptic_trio.haproxy.plan.diff import diff_configs, same_words
 from haptic_trio.haproxy.plan.section_parts import take_apart, with_servers_of
 from haptic_trio.haproxy.plan.split import put_together
 
 
 def keep_servers(valid: Generation, rejected: Generation) -> tuple[Generation, ...]:
-    """Return *valid* with the servers of *rejected*, and *valid* with those of its own servers that *rejected* has.
+    """Return *valid* with the servers of *rejected*, with those of its own servers that *rejected* has, and with all.
 
-    Either may equal *valid* or *rejected*. Neither has been checked. Backends
-    whose other lines differ keep what can be kept of them.
+    All three lack the lines of files whose objects have no lines in
+    *rejected*. Each may equal *valid* or *rejected*. None has been checked.
+    Backends whose other lines differ keep what can be kept of them.
     """
+    files = _without_lost_objects(valid.files, rejected.files)
+    bare = make_generation(valid.config, files)
     # If sections depend on `.if`, the text does not determine the sections of the process.
     if valid.config.branched or rejected.config.branched:
-        return ()
-    return _replace(valid, rejected, with_servers_of), _replace(valid, rejected, _without_gone)
+        return (bare,)
+    return _replace(bare, rejected, with_servers_of), _replace(bare, rejected, _without_gone), bare
 
 
 def move_servers(running: Generation, before: Generation, after: Generation) -> Generation:
@@ -52,6 +57,31 @@ def _replace(valid: Generation, rejected: Generation, make: Callable[[Section, S
         if mixed is not None:
             replaced[change.running.key] = mixed
     return make_generation(put_together(valid.config, replaced, ()), valid.files)
+
+
+def _without_lost_objects(valid: Files, rejected: Files) -> Files:
+    """Return *valid* without the lines of objects that have none in *rejected*; other objects keep all of theirs."""
+    changed, _ = valid.differing(rejected)
+    suspects = {_owner_of(piece) for file in changed.values() for piece in _pieces(file)} - {None}
+    if not suspects:
+        return valid
+    lost = suspects - {_owner_of(piece) for file in rejected.values() for piece in _pieces(file)}
+    reduced = [
+        make_file(file.kind, file.path, Paged.of(kept), secret=file.secret)
+        for file in changed.values()
+        if len(kept := [piece for piece in _pieces(file) if _owner_of(piece) not in lost]) < len(_pieces(file))
+    ]
+    return valid.changed(reduced)
+
+
+def _pieces(file: AuxFile) -> tuple[Piece, ...]:
+    return tuple(file.lines.pages) if file.kind in BY_LINE else ()
+
+
+def _owner_of(piece: Piece) -> tuple[str, str, str] | None:
+    """Return kind, namespace and name of the object that *piece* is of; None if it is of none."""
+    subject = getattr(piece.origin, "subject", None)
+    return (subject.kind, subject.namespace, subject.name) if subject is not None else None
 
 
 def _take_servers(before: Section, after: Section) -> Section | None:

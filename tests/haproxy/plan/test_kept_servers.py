@@ -1,8 +1,10 @@
 """A rollback keeps the servers of a rejected configuration, and undoes its other data."""
 
+from haptic_trio.chunked import Paged, Piece
 from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
 from haptic_trio.haproxy.plan.kept_servers import keep_servers, move_servers
+from haptic_trio.templating.values.subjects import Origin, Subject
 
 HEAD = """\
 defaults http
@@ -26,7 +28,7 @@ VALID = site("s1 10.0.0.1:80", "s2 10.0.0.2:80 weight 3")
 def test_present_servers_stay_and_other_data_is_undone() -> None:
     rejected = site("s1 10.0.0.9:80", "s3 10.0.0.3:80", other="backend c from http\n", paths="c d\n")
 
-    present, still = keep_servers(VALID, rejected)
+    present, still, _ = keep_servers(VALID, rejected)
 
     assert present == site("s1 10.0.0.9:80", "s3 10.0.0.3:80")
     # Neither is where it was.
@@ -34,7 +36,7 @@ def test_present_servers_stay_and_other_data_is_undone() -> None:
 
 
 def test_settings_of_servers_that_are_there_may_be_undone() -> None:
-    present, still = keep_servers(VALID, site("s1 10.0.0.9:80", "s2 10.0.0.2:80 weight 5"))
+    present, still, _ = keep_servers(VALID, site("s1 10.0.0.9:80", "s2 10.0.0.2:80 weight 5"))
 
     assert present == site("s1 10.0.0.9:80", "s2 10.0.0.2:80 weight 5")
     assert still == site("s2 10.0.0.2:80 weight 3")
@@ -43,13 +45,39 @@ def test_settings_of_servers_that_are_there_may_be_undone() -> None:
 def test_server_that_a_rule_names_stays() -> None:
     valid = site("s1 10.0.0.1:80", line="  use-server s1 if { path /a }\n")
 
-    assert keep_servers(valid, site(line="  use-server s1 if { path /a }\n")) == (valid, valid)
+    assert keep_servers(valid, site(line="  use-server s1 if { path /a }\n")) == (valid, valid, valid)
+
+
+def lines_of(**lines: str) -> Generation:
+    """Return a generation with a map whose lines are of the Ingresses of these names."""
+    pieces = Paged.of(
+        Piece(text, Origin("paths", Subject("Ingress", "default", name, version), "path.map", 1))
+        for name, (version, text) in ((name, text.split(":")) for name, text in lines.items())
+    )
+    return make_generation(site("s1 10.0.0.1:80").config, (make_file(FileKind.MAP, "maps/path.map", pieces),))
+
+
+def content_of(generation: Generation) -> bytes:
+    return generation.files["maps/path.map"].content
+
+
+def test_no_entry_of_a_deleted_object_comes_back() -> None:
+    valid = lines_of(web="1:web one\n", gone="1:gone one\n", shop="1:shop one\n")
+    rejected = lines_of(web="2:web two\n", shop="1:shop one\n", bad="1:bad one\n")
+
+    # The entry of `bad` may be the cause, and that of `web` as well.
+    assert {content_of(kept) for kept in keep_servers(valid, rejected)} == {b"web one\nshop one\n"}
+
+
+def test_object_that_is_still_there_keeps_all_of_its_entries() -> None:
+    valid = lines_of(web="1:web one\nother one\n")
+    assert {content_of(kept) for kept in keep_servers(valid, lines_of(web="2:web one\n"))} == {content_of(valid)}
 
 
 def test_conditional_sections_are_left_alone() -> None:
     valid = site("s1 10.0.0.1:80", other=".if version_atleast(2.8)\nbackend d from http\n.endif\n")
 
-    assert keep_servers(valid, VALID) == ()
+    assert keep_servers(valid, VALID) == (valid,)
 
 
 def test_servers_that_moved_are_taken_over_into_other_settings() -> None:
