@@ -199,6 +199,9 @@ class Controller(Generic[K]):
         """Run the workers of one term of leadership after another, shielded for the grace time."""
         while not self._is_stopping:
             await self._gate.wait_held()
+            if self._is_stopping:
+                # The grace time has begun: a term that opens now would not end with it.
+                return
             with trio.CancelScope(shield=True) as self._grace_scope:
                 async with trio.open_nursery() as term:
                     term.start_soon(self._run_workers, queue, term.cancel_scope)

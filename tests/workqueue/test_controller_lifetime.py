@@ -79,7 +79,32 @@ class TestLeadership:
         assert trio.current_time() == 1.0
 
 
+class LateGate(Gate):
+    """Notices a cancellation only after it has opened."""
+
+    async def wait_held(self) -> None:
+        with trio.CancelScope(shield=True):
+            await super().wait_held()
+
+
 class TestStop:
+    async def test_gate_that_opens_after_the_stop_begins_no_term(
+        self, nursery: trio.Nursery, autojump_clock: MockClock
+    ) -> None:
+        recorder, gate = Recorder(duration=100.0), LateGate()
+        controller = make_controller(recorder).with_leader(gate).with_shutdown(10.0, drain=True)
+        controller.enqueue("a")
+
+        async def open_gate() -> None:
+            await trio.sleep(2)
+            gate.flip(True)
+
+        nursery.start_soon(open_gate)
+        with trio.move_on_after(1):
+            await controller.run()
+        assert recorder.keys == []
+        assert trio.current_time() == 2.0
+
     async def test_the_key_in_hand_is_finished_within_the_grace_time_and_no_other_is_begun(
         self, autojump_clock: MockClock
     ) -> None:
