@@ -11,7 +11,7 @@ import tempfile
 import time
 import venv
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from email.parser import HeaderParser
 from pathlib import Path
@@ -23,6 +23,8 @@ from tools.release.project import metadata
 
 SERVE_LIMIT: Final = 60.0
 """Seconds until a change reaches traffic, from a cold start on a busy machine."""
+TRAFFIC_LIMIT: Final = 120.0
+"""Seconds from an empty directory to traffic, the installation included."""
 _TARGET: Final = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -64,7 +66,7 @@ def verify_chart(chart: Path, helm: Path) -> None:
 def verify_wheel(wheel: Path) -> dict[str, float]:
     """Install *wheel* with its HAProxy as a user would, and serve a directory to traffic, outside of any checkout.
 
-    Returns the seconds that the steps took. Raises CalledProcessError, VerificationError.
+    Returns the seconds that the steps took. Raises CalledProcessError; VerificationError also if it took too long.
     """
     with tempfile.TemporaryDirectory(prefix="haptic-release-") as name:
         folder = Path(name)
@@ -80,7 +82,18 @@ def verify_wheel(wheel: Path) -> dict[str, float]:
         if __version__ not in shown.split():
             raise VerificationError(f"--version says {shown!r}, not {__version__}")
         _serve(programs, folder, times)
+        require_speed(times)
         return times
+
+
+def require_speed(times: Mapping[str, float]) -> None:
+    """Raise VerificationError if it took longer than TRAFFIC_LIMIT from an empty directory to traffic."""
+    taken = sum(times[name] for name in ("environment", "installation", "start to traffic"))
+    if taken > TRAFFIC_LIMIT:
+        steps = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in times.items())
+        raise VerificationError(
+            f"from an empty directory to traffic: {taken:.0f} s, more than {TRAFFIC_LIMIT:.0f} ({steps})"
+        )
 
 
 def _serve(programs: Path, folder: Path, times: dict[str, float]) -> None:

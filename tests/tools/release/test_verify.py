@@ -5,9 +5,11 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from haptic_trio import __version__
 from tools.release.project import metadata
-from tools.release.verify import faults_of_text
+from tools.release.verify import TRAFFIC_LIMIT, VerificationError, faults_of_text, require_speed
 
 COMPLETE = """\
 Metadata-Version: 2.4
@@ -62,3 +64,12 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
         "a.whl: docs/fleet.md is a relative link",
         f"a.tgz: {base}absent/ is not a page of the site",
     ]
+
+
+def test_slow_way_from_an_empty_directory_to_traffic_is_a_fault() -> None:
+    times = {"environment": 10.0, "installation": TRAFFIC_LIMIT - 15, "start to traffic": 5.0, "change to traffic": 1.0}
+    require_speed(times)
+    with pytest.raises(
+        VerificationError, match=r"to traffic: 121 s, more than 120 \(environment 11.0 s, installation 105.0 s"
+    ):
+        require_speed({**times, "environment": 11.0})
