@@ -123,11 +123,13 @@ $(SITE_VENV)/.installed: requirements/site.txt tools/site/mermaid.py
 	@$(BIN)/python -m tools.site.mermaid $(SITE_VENV)/mermaid
 	@touch $@
 
-site: $(STAMP) $(SITE_VENV)/.installed  ## build the documentation site in build/site/html, and check its links (needs npm)
+site: $(STAMP) $(SITE_VENV)/.installed  ## build the site in build/site/html, check its links (needs npm), and with SITES=… add it there as VERSION=…
 	@$(BIN)/python -m tools.site.pages build/site/pages
 	@mkdir -p build/site/pages/assets && cp $(SITE_VENV)/mermaid/* build/site/pages/assets/
-	@NO_MKDOCS_2_WARNING=true $(SITE_VENV)/bin/python -m mkdocs build --clean
+	@SITE_VERSION="$(or $(VERSION),$$($(BIN)/python -c 'import haptic_trio; print(haptic_trio.__version__)'))" \
+	  NO_MKDOCS_2_WARNING=true $(SITE_VENV)/bin/python -m mkdocs build --clean
 	@$(BIN)/python -m tools.site.check build/site/html
+	@$(if $(SITES),$(BIN)/python -m tools.site.versions build/site/html "$(SITES)" $(VERSION))
 	@echo "The site is in build/site/html; to read it: $(SITE_VENV)/bin/python -m http.server --bind 127.0.0.1 --directory build/site/html"
 
 recording: $(STAMP)  ## record the session of the README again (needs the ports 8000, 8080, 8443 and 9090)
