@@ -17,6 +17,9 @@ image: {{ include "haptic-trio.image" . | quote }}
 imagePullPolicy: {{ $root.Values.image.pullPolicy }}
 securityContext: {{- include "haptic-trio.containerSecurity" $values.securityContext | nindent 2 }}
 resources: {{- include "haptic-trio.resources" . | nindent 2 }}
+{{- with $values.extraEnvFrom }}
+envFrom: {{- toYaml . | nindent 2 }}
+{{- end }}
 volumeMounts:
   - {name: state, mountPath: /var/lib/haptic-trio}
   - {name: tmp, mountPath: /tmp}

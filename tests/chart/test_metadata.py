@@ -3,7 +3,9 @@
 import yaml
 
 from haptic_trio import __version__
+from tests.chart.image import TARGETS
 from tests.chart.rendering import CHART
+from tools.release.project import metadata
 
 CATEGORIES = {
     *("ai-machine-learning", "database", "integration-delivery", "monitoring-logging", "networking", "security"),
@@ -21,8 +23,19 @@ def test_annotations_have_the_values_that_artifact_hub_knows() -> None:
     assert all(isinstance(value, str) for value in annotations.values())
     assert annotations["category"] in CATEGORIES
     assert annotations["prerelease"] in {"true", "false"}
+    assert values["image"]["repository"] in TARGETS.values()
     assert yaml.safe_load(annotations["images"]) == [
-        {"name": "haptic-trio", "image": f"{values['image']['repository']}:{__version__}"}
+        {"name": name, "image": f"{name}:{__version__}"} for name in TARGETS.values()
     ]
     assert changes
     assert all(one.keys() == {"kind", "description"} and one["kind"] in KINDS for one in changes)
+
+
+def test_addresses_and_maintainers_are_those_of_the_package() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    project = metadata()
+
+    assert chart["home"] == project["urls"]["Homepage"]
+    assert chart["sources"] == [project["urls"]["Source"]]
+    assert [one["name"] for one in chart["maintainers"]] == [one["name"] for one in project["authors"]]
+    assert [one["url"] for one in chart["maintainers"]] == [project["urls"]["Homepage"]]
