@@ -184,11 +184,8 @@ class Session:
     def render_ahead(self, replacements: Mapping[str, Mapping[ResourceRef, Any | None]], until: float) -> int:
         """Render turns that depend on *replacements*, by name of the store, until the CPU time *until*.
 
-        Return how many are left. The records stay as they are. While objects of these stores are served by good
-        versions, nothing is rendered ahead: to look them up in other stores would make pending what depends on them.
+        Return how many are left. The records stay as they are.
         """
-        if not self._overlays.keys().isdisjoint(replacements):
-            return 0
         self.run.reset()
         views = views_in(self.views)
         changes: dict[str, Change] = {}
@@ -198,11 +195,21 @@ class Session:
                 for name, objects in replacements.items():
                     overlay = Overlay(self.stores[name], objects)
                     if overlay.differences:
-                        stack.enter_context(showing(views[name], overlay))
-                        changes[name] = Change(overlay.touched, answers_from(overlay.get))
+                        seen = self._with_fallback_versions(name, objects) or overlay
+                        stack.enter_context(showing(views[name], overlay, seen))
+                        changes[name] = Change(overlay.touched, answers_from(seen.get))
                 return render_ahead(self.run, changes, until)
         finally:
             CURRENT.reset(token)
+
+    def _with_fallback_versions(self, name: str, objects: Mapping[ResourceRef, Any | None]) -> Overlay | None:
+        """Return what lookups in the store *name* will find once it contains *objects*; None without fallbacks."""
+        if name not in self._overlays:
+            return None
+        _, fallbacks = self._overlays[name]
+        # Quarantined objects are still found in their last good versions.
+        hidden = fallbacks.differences
+        return Overlay(fallbacks, {ref: one for ref, one in objects.items() if ref not in hidden})
 
     def show_fallback_versions(self, *, is_settled: bool = True) -> None:
         """Make lookups find quarantined objects in their last good versions.

@@ -142,11 +142,14 @@ def answers_from(find: Callable[..., Sequence[Any]]) -> Answer:
 
 
 @contextmanager
-def showing(view: ResourceView, lookup: Lookup) -> Iterator[None]:
-    """Have *view* show *lookup* inside the context; earlier lookups are not touched."""
+def showing(view: ResourceView, lookup: Lookup, seen: Lookup | None = None) -> Iterator[None]:
+    """Have *view* show *lookup* inside the context; earlier lookups are not touched.
+
+    With *seen*, this answers lookups as for `show_instead`.
+    """
     # No method: templates could call it.
     before = view._lookup, view._seen  # noqa: SLF001  the two are one piece
-    view._lookup = view._seen = lookup  # noqa: SLF001
+    view._lookup, view._seen = lookup, seen if seen is not None else lookup  # noqa: SLF001
     try:
         yield
     finally:

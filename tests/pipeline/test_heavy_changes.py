@@ -27,6 +27,7 @@ pytestmark = pytest.mark.process
 
 NAMES = range(6)
 RESTRICTED = {"nginx.ingress.kubernetes.io/whitelist-source-range": "10.0.0.0/8"}
+NONSENSE = {"nginx.ingress.kubernetes.io/proxy-read-timeout": "nonsense"}
 BROKEN = {"nginx.ingress.kubernetes.io/whitelist-source-range": "nonsense"}
 STORES = {
     "Ingress": ("ingresses", "ingressesByHost", "ingressesByService", "ingressesByTlsSecret", "nginxIngressesByHost"),
@@ -250,6 +251,29 @@ async def test_an_object_that_fails_with_the_change_is_quarantined_when_it_is_ta
     assert bench.port() == 81
 
 
+async def test_a_heavy_change_is_rendered_ahead_while_another_object_is_served_by_its_good_version(
+    bench: Bench,
+) -> None:
+    # Of all these, the oldest Ingress of the host is looked up.
+    bench.put(*(site(number, host=1, where=f"/{number}") for number in NAMES), site(7))
+    await bench.catch_up()
+    bench.put(site(7, annotations=NONSENSE))
+    assert len((await bench.catch_up()).rendered.rejections) == 1
+
+    bench.put(ingress("oldest", rule("h1.test", path("/oldest", "web", "http")), age=1))
+    await bench.cycle()
+    steps = 1
+    while not await bench.pipeline.render_ahead():
+        await bench.cycle()
+        steps += 1
+    prepared = await bench.cycle()
+
+    assert steps >= len(NAMES) - 1
+    text = prepared.rendered.texts["maps/path-prefix.map"].text
+    assert "h1.test|/oldest/ default_web_80" in text
+    assert "h7.test|/ default_web_80" in text
+
+
 _ports = st.integers(80, 83)
 _numbers = st.sampled_from(NAMES)
 OPERATIONS = st.one_of(
@@ -260,7 +284,7 @@ OPERATIONS = st.one_of(
         _numbers,
         _numbers,
         st.sampled_from(["/", "/a"]),
-        st.sampled_from([None, RESTRICTED, BROKEN]),
+        st.sampled_from([None, RESTRICTED, BROKEN, NONSENSE]),
     ),
     st.tuples(st.just("no ingress"), _numbers),
     st.tuples(st.just("foreign"), _numbers, st.sampled_from(["/", "/a"])),
