@@ -38,6 +38,9 @@ class Intake:
         self._counts: Counter[Queue] = Counter()
         self._waiting: dict[Queue, dict[ResourceRef, None]] = {}
         self._heavy: dict[ResourceRef, None] = {}
+        self._turns: dict[str, int] = {}
+        """By namespace, the number of its last turn to have a heavy object."""
+        self._number = 0
 
     @property
     def seconds(self) -> float:
@@ -68,10 +71,16 @@ class Intake:
         """Whether another `begin` would return an object."""
         return bool(self._waiting)
 
-    @property
-    def heavy(self) -> ResourceRef | None:
-        """The object that waits longest of those that `hold` was called for."""
-        return next(iter(self._heavy), None)
+    def next_heavy(self) -> ResourceRef | None:
+        """Return an object that `hold` was called for; its namespace has had its turn then.
+
+        Namespaces take turns. Of each, the object that waits longest comes first.
+        """
+        found = min(self._heavy, key=lambda ref: self._turns.get(ref.namespace, 0), default=None)
+        if found is not None:
+            self._number += 1
+            self._turns[found.namespace] = self._number
+        return found
 
     def hold(self, ref: ResourceRef) -> None:
         """Let *ref* wait until `forget`: very many fragments depend on it."""

@@ -13,7 +13,7 @@ from haptic_trio.k8s.store import Stores
 from haptic_trio.pipeline.render import Renderer
 
 MOST_DEPENDENTS: Final = 300
-"""Turns that one changed object may make pending in one cycle."""
+"""Turns that the changed objects of a namespace may make pending in one cycle, unless few depend on each."""
 
 
 class HeavyChanges:
@@ -59,7 +59,7 @@ class HeavyChanges:
         self._follow()
         intake = self._stores.intake
         if self._current is None:
-            self._current = intake.heavy
+            self._current = intake.next_heavy()
             if self._current is None:
                 return
             self._versions = self._stores.waiting(self._current)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from haptic_trio.haproxy.model import AuxFile, FileKind, Files, make_file
 from haptic_trio.httpstore.fetches import Fetches, HttpView
@@ -20,6 +20,7 @@ from haptic_trio.templating.incremental.ahead import Change, dependents_of
 from haptic_trio.templating.incremental.each import render_ahead
 from haptic_trio.templating.incremental.questions import Answer
 from haptic_trio.templating.incremental.recorder import CURRENT
+from haptic_trio.templating.incremental.records import Child
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.scope import Memo
@@ -39,6 +40,9 @@ from haptic_trio.templating.views import (
     used_kinds,
     views_in,
 )
+
+_FEW: Final = 10
+"""The part of the limit of `find_heavy` that an object may always make pending."""
 
 
 class Session:
@@ -170,16 +174,28 @@ class Session:
             self.run.ahead.clear()
 
     def find_heavy(self, most: int) -> Iterator[ResourceRef]:
-        """Yield the changed objects that more than *most* turns depend on."""
+        """Yield the changed objects that more than *most* turns depend on.
+
+        Several objects of a namespace count together. Those that few turns depend on are never heavy.
+        """
+        few = most // _FEW
+        together: dict[str, dict[Child, None]] = {}
         for name, tracker in self.trackers.items():
             for ref, keys in tracker.touched().items():
                 # The content of an on-demand object may have to be fetched first.
-                if not ref.namespace or isinstance(self.stores[name], OnDemandStore):
+                if not ref.namespace or ref in self.released or isinstance(self.stores[name], OnDemandStore):
                     continue
                 index = self.run.index
-                count = sum(index.count((kind, name, *one)) for one in keys for kind in ("get", "has"))
-                if count > most and len(dependents_of(self.run, {name: Change(keys, self._answers(name))})) > most:
+                if sum(index.count((kind, name, *one)) for one in keys for kind in ("get", "has")) <= few:
+                    continue
+                found = dependents_of(self.run, {name: Change(keys, self._answers(name))})
+                if len(found) <= few:
+                    continue
+                others = together.get(ref.namespace, {})
+                if len(others | found) > most:
                     yield ref
+                else:
+                    together[ref.namespace] = others | found
 
     def render_ahead(self, replacements: Mapping[str, Mapping[ResourceRef, Any | None]], until: float) -> int:
         """Render turns that depend on *replacements*, by name of the store, until the CPU time *until*.

@@ -305,3 +305,19 @@ def test_what_waits_goes_over_to_the_stores_of_another_iteration() -> None:
 
     assert later.visible == [FIRST_SHARE + 3, FIRST_SHARE + 3]
     assert later.whole.get("big", f"s{FIRST_SHARE:05}")[0]["spec"] == {"tier": 2}
+
+
+def test_namespaces_take_turns_with_heavy_objects() -> None:
+    intake = begun()
+    big, (small,) = refs(3), refs(1, "small")
+    for ref in (*big, small):
+        intake.hold(ref)
+    seen = []
+    for _turn in range(5):
+        found = intake.next_heavy()
+        assert found is not None
+        seen.append(found)
+        # The attacker's object changes again at once.
+        intake.hold(found) if found.namespace == "big" else intake.forget(found)
+
+    assert seen == [big[0], small, big[1], big[2], big[0]]

@@ -54,8 +54,8 @@ def config() -> Config:
 CONFIG = config()
 
 
-def web(port: int) -> Resource:
-    return service("web", {"name": "http", "port": port, "protocol": "TCP"})
+def web(port: int, name: str = "web", **fields: Any) -> Resource:
+    return service(name, {"name": "http", "port": port, "protocol": "TCP"}, **fields)
 
 
 def site(number: int, *, host: int | None = None, where: str = "/", **fields: Any) -> Resource:
@@ -235,6 +235,52 @@ async def test_a_change_that_fewer_depend_on_does_not_wait(bench: Bench, monkeyp
     bench.put(web(81))
 
     assert bench.targets(await bench.cycle()) == {"default_web_81"}
+
+
+async def test_changes_that_are_heavy_together_are_taken_in_one_after_the_other(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As many Ingresses name each of three Services as one change may make pending.
+    monkeypatch.setattr(heavy_changes, "MOST_DEPENDENTS", len(NAMES) + 1)
+    names = ("web", "shop", "blog")
+    for name in names[1:]:
+        rules = [rule(f"h{number}.{name}.test", path("/", name, "http")) for number in NAMES]
+        bench.put(web(80, name), *(ingress(f"{name}-{number}", one) for number, one in enumerate(rules)))
+    await bench.catch_up()
+
+    bench.put(*(web(81, name) for name in names))
+    others = [web(81, "web", namespace="other"), foreign(7, "/other")]
+    bench.put(*others)
+    seen = []
+    for _turn in names:
+        prepared = await bench.cycle()
+        seen.append(
+            len([line for line in prepared.rendered.text.splitlines() if line.endswith("_81 from profile-http")])
+        )
+        assert await bench.pipeline.render_ahead() is bench.pipeline.is_behind
+
+    # A Service of another namespace does not wait.
+    assert seen == [2, 3, 4]
+    assert not bench.pipeline.is_behind
+
+
+async def test_a_deletion_of_several_objects_is_taken_in_one_after_the_other(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heavy_changes, "MOST_DEPENDENTS", len(NAMES) + 1)
+    rules = [rule(f"h{number}.shop.test", path("/", "shop", "http")) for number in NAMES]
+    bench.put(web(80, "shop"), *(ingress(f"shop-{number}", one) for number, one in enumerate(rules)))
+    await bench.catch_up()
+
+    bench.delete(web(80))
+    bench.delete(web(80, "shop"))
+    left = []
+    for _turn in range(2):
+        await bench.cycle()
+        left.append(len(bench.stores["services"].list()))
+        await bench.pipeline.render_ahead()
+
+    assert left == [1, 0]
 
 
 async def test_an_object_that_fails_with_the_change_is_quarantined_when_it_is_taken_in(bench: Bench) -> None:
