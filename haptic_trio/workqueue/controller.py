@@ -197,16 +197,18 @@ class Controller(Generic[K]):
 
     async def _run_terms(self, queue: WorkQueue[K]) -> None:
         """Run the workers of one term of leadership after another, shielded for the grace time."""
-        while not self._is_stopping:
-            await self._gate.wait_held()
-            if self._is_stopping:
-                # The grace time has begun: a term that opens now would not end with it.
-                return
+        while await self._wait_term():
             with trio.CancelScope(shield=True) as self._grace_scope:
                 async with trio.open_nursery() as term:
                     term.start_soon(self._run_workers, queue, term.cancel_scope)
                     await self._gate.wait_lost()
                     term.cancel_scope.cancel(reason="leadership lost")
+
+    async def _wait_term(self) -> bool:
+        """Wait for a term; False after a stop, whose grace time would not end a term that opens now."""
+        if not self._is_stopping:
+            await self._gate.wait_held()
+        return not self._is_stopping
 
     async def _run_workers(self, queue: WorkQueue[K], term: trio.CancelScope) -> None:
         async with trio.open_nursery() as workers:
