@@ -167,7 +167,11 @@ def _reports_omitted(event: m.ReportsOmitted) -> LogLine:
 
 
 def _discovered(event: m.EndpointsDiscovered) -> LogLine:
-    return "info", "endpoints discovered", {"endpoints": [endpoint.name for endpoint in event.endpoints]}
+    return (
+        "info" if event.endpoints else "debug",
+        "endpoints discovered",
+        {"endpoints": [endpoint.name for endpoint in event.endpoints]},
+    )
 
 
 def _endpoint_lost(event: m.EndpointLost) -> LogLine:
@@ -186,7 +190,8 @@ def _instance_draining(event: m.InstanceDraining) -> LogLine:
 
 
 def _instance_operation_failed(event: m.InstanceOperationFailed) -> LogLine:
-    return "warning", "instance operation failed", {"instance": event.instance, "error": event.error}
+    level = "debug" if event.is_repeated else "warning"
+    return level, "instance operation failed", {"instance": event.instance, "error": event.error}
 
 
 def _scheduled(event: m.DeploymentScheduled) -> LogLine:
@@ -266,7 +271,13 @@ def _drift(event: m.DriftSuspected) -> LogLine:
 
 
 def _synchronized(event: m.IndexSynchronized) -> LogLine:
-    return "info", "resources synchronized", {"objects": event.counts}
+    # Further stores with the same objects, such as `ingressesByHost`, begin with the name of the first one.
+    counts = {
+        name: count
+        for name, count in event.counts.items()
+        if not any(name != other and name.startswith(other) for other in event.counts)
+    }
+    return "info", "resources synchronized", {"objects": counts}
 
 
 def _leadership(event: m.LeadershipChanged) -> LogLine:
@@ -285,7 +296,8 @@ def _config_invalid(event: m.ConfigInvalid) -> LogLine:
 
 
 def _stage(event: m.StageReached) -> LogLine:
-    return "info", "stage reached", {
+    # The start ends with the line `Serving`.
+    return "info" if event.iteration > 1 else "debug", "stage reached", {
         "name": event.name, "stage": event.stage, "iteration": event.iteration, "ms": _ms(event.seconds),
     }  # fmt: skip
 

@@ -152,8 +152,7 @@ class ReportsOmitted(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: int = 0
     """Objects that were quarantined, or whose problem changed."""
     released: int = 0
-    warnings: int = 0
-    """Warnings that were raised."""
+    warnings: int = 0  # raised ones
     resolved: int = 0
 
 
@@ -268,6 +267,7 @@ class InstanceOperationFailed(msgspec.Struct, frozen=True, kw_only=True):
     instance: str
     group: str
     error: str
+    is_repeated: bool = False  # another instance of the group failed for the same reason a short time ago
 
 
 class DeploymentScheduled(msgspec.Struct, frozen=True, kw_only=True):

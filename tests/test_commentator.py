@@ -74,6 +74,22 @@ def test_every_message_has_a_story_or_is_silent_on_purpose() -> None:
     assert not set(LOG_LINES) & SILENT
 
 
+def test_stages_of_the_start_and_missing_endpoints_are_no_news() -> None:
+    started = m.StageReached(name="reconcile", stage=5, iteration=1, seconds=1.0)
+
+    assert LOG_LINES[m.StageReached](started)[0] == "debug"
+    assert LOG_LINES[m.StageReached](msgspec.structs.replace(started, iteration=2))[0] == "info"
+    assert LOG_LINES[m.EndpointsDiscovered](m.EndpointsDiscovered(endpoints=()))[0] == "debug"
+
+
+def test_each_object_is_counted_once() -> None:
+    counts = {"ingresses": 1, "ingressesByHost": 1, "services": 2, "gateways": 3, "gatewayClasses": 1}
+
+    _, _, values = LOG_LINES[m.IndexSynchronized](m.IndexSynchronized(counts=counts))
+
+    assert values["objects"] == {"ingresses": 1, "services": 2, "gateways": 3, "gatewayClasses": 1}
+
+
 @pytest.mark.parametrize("kind", sorted(LOG_LINES, key=name_of), ids=name_of)
 async def test_story_is_one_line_with_plain_values_and_the_correlation_of_its_cycle(
     narration: Narration, kind: type[msgspec.Struct]

@@ -78,7 +78,8 @@ def explain(
       haptic-trio explain --in-cluster Service default/shop --output json
       haptic-trio explain --manifests DIR --search shop.example.com
 
-    Exit codes: 0 success, 1 TARGET does not exist or is ambiguous, or nothing
+    Exit codes: 0 success, also if HAProxy answers the request with an error
+    such as 404 or 503, 1 TARGET does not exist or is ambiguous, or nothing
     could be rendered, 2 the command failed.
     """
     if bool(target) == bool(search):

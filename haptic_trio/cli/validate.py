@@ -12,7 +12,7 @@ from haptic_trio.cli.inputs.choices import output_option
 from haptic_trio.cli.inputs.oneshot import Outcome, Snapshot, count_objects, read_snapshot, render_snapshot
 from haptic_trio.cli.inputs.options import InputOptions, input_options
 from haptic_trio.cli.inputs.source_map import placed
-from haptic_trio.cli.inputs.unserved import find_unserved
+from haptic_trio.cli.inputs.unserved import find_unserved, with_types_of_secrets
 from haptic_trio.cli.output.findings import (
     Area,
     Finding,
@@ -89,6 +89,8 @@ def make_report(source: InputOptions, steps: Steps) -> Report:
         tests = trio.run(_run_tests, snapshot.loaded, find_haproxy(source.haproxy))
         unused = find_unused(snapshot.loaded)
     rendered = outcome.findings if outcome is not None else ()
+    if source.manifests is not None:
+        rendered = tuple(with_types_of_secrets(rendered, snapshot.manifests))
     steps.begin(f"checking the fields of {len(snapshot.manifests):,} objects")
     schemas = find(Area.MANIFESTS, check_manifests(snapshot.manifests))
     warnings = find(Area.CONFIGURATION, unused, is_warning=True)

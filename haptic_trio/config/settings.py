@@ -172,6 +172,8 @@ def _expected_text(kind: SettingType, value: Any) -> tuple[str, str]:
         return phrase, exc.hint
     if fitting:
         return "", ""
+    if kind is SettingType.PORT:
+        return phrase, _unquoted(value)
     return phrase, f'put it in quotes: "{value}"' if kind is SettingType.TEXT else ""
 
 

@@ -20,7 +20,6 @@ from haptic_trio.explain.lines import (
     title_of,
 )
 from haptic_trio.explain.objects import explain_absent, explain_object, find_objects, is_kind, is_looked_for
-from haptic_trio.explain.route_reasons import routes_at
 from haptic_trio.explain.routes import entries_for, explain_host, explain_route, hosts_of, routing_of
 from haptic_trio.explain.site import MAIN, Site
 from haptic_trio.explain.targets import (
@@ -39,6 +38,7 @@ from haptic_trio.explain.targets import (
     parse_target,
 )
 from haptic_trio.explain.why_not import ingresses_at
+from haptic_trio.gateway.reasons import routes_at
 from haptic_trio.k8s.resource import Resource, ref_of
 
 _MOST_SUGGESTIONS: Final = 5

@@ -5,9 +5,9 @@ from itertools import islice
 from typing import Any, Final
 
 from haptic_trio.explain.base_maps import wildcard_of
-from haptic_trio.explain.route_reasons import route_faults, routes_at
 from haptic_trio.explain.site import Site, named_resource
 from haptic_trio.gateway.objects import dig, items_of, text_of
+from haptic_trio.gateway.reasons import route_faults, routes_at
 from haptic_trio.ingress.classes import OwnClasses, class_of
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.store import ReadableStore

@@ -30,6 +30,8 @@ from haptic_trio.terms import run_terms
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 
 EVENT_BUFFER = 100
+REPORT_AGAIN = 300.0
+"""Seconds after which an error that stays the same is logged again."""
 """Events that may wait while a term takes over; the next observation makes up for the events that do not fit."""
 
 T = TypeVar("T")
@@ -73,6 +75,8 @@ class FleetOwner:
         self.desired = desired
         self.snapshots: Latest[FleetSnapshot] = Latest()
         """The last known snapshot of the fleet."""
+        self._errors: dict[tuple[str, str], float] = {}
+        """Times of reported errors, by group and message without the instance."""
         self._provider = provider
         self._store = store
         self._leadership = leadership
@@ -215,7 +219,13 @@ class FleetOwner:
         )
 
     def _report_error(self, group: str, instance_id: str, message: str) -> None:
-        self._events.record(InstanceOperationFailed(instance=instance_id, group=group, error=message))
+        key, now = (group, message.replace(instance_id, "")), self._clock()
+        is_repeated = now - self._errors.get(key, -REPORT_AGAIN) < REPORT_AGAIN
+        if not is_repeated:
+            self._errors = {known: at for known, at in self._errors.items() if now - at < REPORT_AGAIN} | {key: now}
+        self._events.record(
+            InstanceOperationFailed(instance=instance_id, group=group, error=message, is_repeated=is_repeated)
+        )
 
 
 async def _follow(cell: Latest[T], take: Callable[[T], None]) -> None:

@@ -54,6 +54,33 @@ def test_unreadable_certificate_names_the_field_of_the_secret(site: Path, haprox
     assert "YWJj" not in output
 
 
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("config.yaml", "httpPort: 8080", 'httpPort: "8080"', "hint: write it without quotes"),
+        (
+            "example.yaml",
+            "port: {number: 80}",
+            'port: {number: "80"}',
+            'the Service default/example has no port "80", which must be a number without quotes (ports: 80)',
+        ),
+        (
+            "example.yaml",
+            "host: example.localhost",
+            "host: exa_mple.localhost",
+            "hint: labels of 1 to 63 letters, digits and inner '-'",
+        ),
+        ("example.yaml", "# An example", "hello\n---\n# An example", "expected an object, found the text 'hello'"),
+    ],
+)
+def test_small_mistake_names_the_fix(
+    site: Path, haproxy_binary: Path, file: str, old: str, new: str, message: str
+) -> None:
+    replace_in(site / file, old, new)
+
+    assert message in validate(site, haproxy_binary)
+
+
 def test_explain_names_the_file_of_a_rejected_object(site: Path) -> None:
     replace_in(site / "example.yaml", "path: /\n", 'path: "/a b"\n')
 

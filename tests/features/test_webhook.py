@@ -126,7 +126,7 @@ async def test_only_what_would_break_the_configuration_is_rejected_and_nothing_o
         assert good["allowed"], good
         assert not bad["allowed"], bad
         assert "Ingress default/three" in bad["status"]["message"]
-        assert "spec.rules[0].http.paths[0].path: the value contains a space" in bad["status"]["message"]
+        assert 'spec.rules[0].http.paths[0].path: "' in bad["status"]["message"]
         assert second["allowed"], second
         assert gone["allowed"], gone
         state = running.iteration

@@ -13,7 +13,13 @@ from haptic_trio.config.model import Duration, InstancesConfig
 from haptic_trio.fleet.desired_state import DesiredGroup
 from haptic_trio.fleet.model import EventType, GroupKey, InstanceState, ReconcileEvent
 from haptic_trio.fleet.owner import FixedSizeError, FleetOwner, NotLeadingError
-from haptic_trio.messages import ConfigValidated, FleetChanged, InstanceDraining, LeadershipChanged
+from haptic_trio.messages import (
+    ConfigValidated,
+    FleetChanged,
+    InstanceDraining,
+    InstanceOperationFailed,
+    LeadershipChanged,
+)
 from tests.fleet.rig.fake_provider import FakeProvider, clock
 from tests.fleet.rig.memory_store import MemoryStore
 from tests.support.messages import drain, example_of
@@ -121,6 +127,24 @@ async def test_changes_and_drains_of_instances_are_reported(nursery: trio.Nurser
     reported = drain(owned.events)
     assert [event.reason for event in reported if isinstance(event, InstanceDraining)] == ["requested"]
     assert not owned.owner.ask(ReconcileEvent(type=EventType.CHECK_INSTANCE, group="web", instance_id="unknown"))
+    nursery.cancel_scope.cancel()
+
+
+async def test_error_that_stays_the_same_is_repeated(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    owned = Owned()
+    owned.provider.script["create"] = [OSError("port is taken"), OSError("port is taken"), OSError("disk is full")]
+    nursery.start_soon(owned.owner.run)
+    owned.begin()
+    await trio.sleep(60)
+
+    failed = [event for event in drain(owned.events) if isinstance(event, InstanceOperationFailed)]
+
+    assert len({event.instance for event in failed}) == 3
+    assert [(event.error, event.is_repeated) for event in failed] == [
+        ("port is taken", False),
+        ("port is taken", True),
+        ("disk is full", False),
+    ]
     nursery.cancel_scope.cancel()
 
 

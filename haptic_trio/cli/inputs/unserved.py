@@ -4,25 +4,33 @@ A cluster may have other controllers, for which such objects are meant. In a
 directory they are usually mistakes, about which nothing else complains.
 """
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from haptic_trio.cli.inputs.oneshot import Snapshot
+from haptic_trio.cli.output.findings import Finding
 from haptic_trio.config.libraries import library_names, load_library
 from haptic_trio.config.model import Config
 from haptic_trio.errors import Problem
-from haptic_trio.explain.route_reasons import Fault, gateway_faults, route_faults
 from haptic_trio.explain.why_not import foreign_class
 from haptic_trio.gateway.objects import GROUP, dig, text_of
+from haptic_trio.gateway.reasons import Fault, gateway_faults, route_faults
 from haptic_trio.gateway.routes.kinds import ROUTE_KINDS
 from haptic_trio.ingress.classes import class_of
 from haptic_trio.k8s.kinds import group_of, plural_of
-from haptic_trio.k8s.resource import Resource, ref_of
+from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
 from haptic_trio.yaml.paths import key_path
 
 _SERVED: Final = {"networking.k8s.io": {"Ingress"}, GROUP: {"Gateway", "ListenerSet", "BackendTLSPolicy", *ROUTE_KINDS}}
 """Kinds that have no purpose except to be served, by group."""
+_NO_CERTIFICATE: Final = re.compile(
+    r"the Secret (?P<name>[^\s/]+/\S+) does not exist, or is not of type kubernetes\.io/tls"
+)
+_SECRET: Final = "Secret"  # noqa: S105  a kind of object
 _ANNOTATIONS: Final = "ingressAnnotations"
 
 
@@ -44,6 +52,23 @@ def find_unserved(snapshot: Snapshot) -> Iterator[Problem]:
             faults = _gateway_api_faults(resource, snapshot, config)
         for fault in faults:
             yield Problem(message=f"{fault.reason}: {fault}", subject=str(ref_of(resource)))
+
+
+def with_types_of_secrets(findings: Iterable[Finding], manifests: Iterable[Resource]) -> Iterator[Finding]:
+    """Yield *findings*; those about a missing certificate say whether *manifests* have its Secret."""
+    secrets = {ref_of(one): one for one in manifests if one["kind"] == _SECRET}
+    for finding in findings:
+        problem = finding.problem
+        match = _NO_CERTIFICATE.search(problem.message)
+        if match is None:
+            yield finding
+            continue
+        text = "does not exist"
+        found = secrets.get(ResourceRef(_SECRET, *match["name"].split("/")))
+        if found is not None:
+            text = f"is of type {text_of(found, 'type') or 'Opaque'}, not kubernetes.io/tls"
+        message = problem.message.replace(match[0], f"the Secret {match['name']} {text}")
+        yield msgspec.structs.replace(finding, problem=msgspec.structs.replace(problem, message=message))
 
 
 def _unwatched(resource: Resource, config: Config) -> Iterator[Fault]:

@@ -187,14 +187,19 @@ def _yaml_place(path: Path, error: YAMLError) -> str:
 def _describe(error: BaseException, auth: Any, context: str | None) -> str:
     """Return what is wrong with a kubeconfig that kr8s cannot use."""
     try:
-        known = [one["name"] for one in auth.kubeconfig.contexts]
-        current = context or auth.kubeconfig.current_context
+        known = [str(one["name"]) for one in auth.kubeconfig.contexts]
     except (AttributeError, KeyError, TypeError, ValueError):
         return "not a kubeconfig, which has contexts, clusters and users"
     if not known:
         return "the kubeconfig has no contexts"
+    try:
+        current = context or auth.kubeconfig.current_context
+    except (AttributeError, KeyError, TypeError, ValueError):
+        current = None
+    if not current:
+        return f"the kubeconfig has no current-context; select a context with --context (contexts: {', '.join(known)})"
     if current not in known:
-        return f"there is no context {current!r} (contexts: {', '.join(map(str, known))})"
+        return f"there is no context {current!r} (contexts: {', '.join(known)})"
     return f"context {current}: {_reason(error)}"
 
 

@@ -83,7 +83,9 @@ class Discovery:
                 return self._known.get(api_version, {})
             base = "apis" if "/" in api_version else "api"
             try:
-                body = await self._connection.request("GET", f"/{base}/{api_version}", what=f"discover {api_version}")
+                body = await self._connection.request(
+                    "GET", f"/{base}/{api_version}", what=f"list the kinds of {api_version}"
+                )
             except MissingError:
                 self._known.pop(api_version, None)
                 return {}
@@ -91,7 +93,7 @@ class Discovery:
                 resources = _RESOURCES.decode(body).resources
             except INVALID_JSON as error:
                 failed = ServerFailedError(
-                    f"discover {api_version}",
+                    f"list the kinds of {api_version}",
                     f"the answer is not a list of resources: {error}. Is this the address of a Kubernetes API server?",
                 )
                 failed.where = self._connection.where

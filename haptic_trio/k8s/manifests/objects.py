@@ -138,9 +138,8 @@ def _is_list(data: Any) -> bool:
 
 def _check_object(data: Any) -> None:
     if not isinstance(data, dict):
-        found = "a list" if isinstance(data, list) else f"the {type(data).__name__} {str(data)[:40]!r}"
         raise ObjectError(
-            f"expected an object, found {found}", hint="a manifest begins with apiVersion, kind and metadata"
+            f"expected an object, found {_described(data)}", hint="a manifest begins with apiVersion, kind and metadata"
         )
     for field, example in (("apiVersion", "networking.k8s.io/v1"), ("kind", "Ingress")):
         if not isinstance(data.get(field), str) or not data[field]:
@@ -149,6 +148,18 @@ def _check_object(data: Any) -> None:
     if not isinstance(metadata, dict):
         raise ObjectError("metadata is missing or not a mapping", hint="write metadata: and, indented below it, name:")
     _check_metadata(metadata)
+
+
+def _described(data: Any) -> str:
+    match data:
+        case list():
+            return "a list"
+        case bool():
+            return f"the truth value {str(data).lower()}"
+        case int() | float():
+            return f"the number {data}"
+        case _:
+            return f"the text {str(data)[:40]!r}"
 
 
 def _check_metadata(metadata: dict[str, Any]) -> None:

@@ -48,6 +48,18 @@ def test_ingress_of_another_class_is_a_warning(site: Path, haproxy_binary: Path,
     assert ": warning: ForeignClass: spec.ingressClassName: not served: " + reason in result.stdout
 
 
+def test_missing_certificate_says_whether_the_secret_exists(site: Path, haproxy_binary: Path) -> None:
+    (site / "secret.yaml").write_text("kind: Secret\napiVersion: v1\nmetadata: {name: plain}\ndata: {tls.crt: YWJj}\n")
+    names = ("plain", "lost")
+    tls = "".join(f"    - {{hosts: [{name}.localhost], secretName: {name}}}\n" for name in names)
+    replace_in(site / "example.yaml", "  ingressClassName: haptic\n", f"  ingressClassName: haptic\n  tls:\n{tls}")
+
+    output = validate(site, haproxy_binary)
+
+    assert "spec.tls: the Secret default/plain is of type Opaque, not kubernetes.io/tls; " in output
+    assert "spec.tls: the Secret default/lost does not exist; " in output
+
+
 def test_annotation_of_a_loaded_library_or_of_another_program_is_no_warning(site: Path, haproxy_binary: Path) -> None:
     load_libraries(site, "haproxy-org-annotations")
     (site / "web.yaml").write_text(INGRESS.format(name="web", annotation="haproxy.org/check", value="'true'"))

@@ -254,6 +254,11 @@ users: [{name: u, user: {token: x}}]
         ("hello", None, ": not a kubeconfig, which has contexts, clusters and users"),
         (GOOD, "prod", ": there is no context 'prod' (contexts: dev)"),
         (GOOD.replace("current-context: dev", "current-context: prod"), None, ": there is no context 'prod'"),
+        (
+            GOOD.replace("current-context: dev\n", ""),
+            None,
+            ": the kubeconfig has no current-context; select a context with --context (contexts: dev)",
+        ),
         (GOOD.replace("name: u,", "name: w,"), None, ": context dev: User u not found"),
     ],
 )

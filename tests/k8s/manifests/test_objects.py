@@ -103,7 +103,7 @@ def test_a_broken_document_takes_none_of_its_neighbours_with_it() -> None:
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("just text", "expected an object, found the str 'just text'"),
+        ("just text", "expected an object, found the text 'just text'"),
         ("- 1", "expected an object, found a list"),
         ("kind: A\nmetadata: {name: a}", "apiVersion is missing"),
         ("apiVersion: 1\nkind: A\nmetadata: {name: a}", "apiVersion is missing or not text"),

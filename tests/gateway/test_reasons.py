@@ -1,6 +1,6 @@
 """A Gateway or route that is not served has a reason that names the field and the existing objects."""
 
-from haptic_trio.explain.route_reasons import gateway_faults, route_faults, routes_at
+from haptic_trio.gateway.reasons import gateway_faults, route_faults, routes_at
 from haptic_trio.k8s.resource import Resource
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, made, route, rule, service, stores_of
 from tests.gateway.serving import endpoints
