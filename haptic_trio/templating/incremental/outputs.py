@@ -15,6 +15,9 @@ from haptic_trio.templating.values.subjects import FragmentKey, size_of
 
 _TABLE: Final = re.compile(r"\n    stick-table [^\n]*?\bsize ([0-9]+)([kKmMgG]?)")
 _TLS_SERVER: Final = re.compile(r"\n    server [^\n]*? ssl(?![^ \n])([^\n]*)")
+_SMALL_BACKEND: Final = 1_000
+_SQUARED_SERVERS: Final = 8_000
+"""A backend of so many servers counts as twice as many, one of 20,000 as 70,000."""
 _SHIFT: Final = {"": 0, "k": 10, "m": 20, "g": 30}
 
 
@@ -54,9 +57,12 @@ class FragmentOutput(msgspec.Struct, frozen=True):
         """Lines of servers, for each of which HAProxy keeps 4 to 6 KiB; more with more threads.
 
         A server with TLS counts as ten, or more with many CA certificates:
-        HAProxy makes a TLS context for each.
+        HAProxy makes a TLS context for each. Servers of a large backend count
+        as more: HAProxy 2.8 takes quadratic time for them.
         """
         lines = self.text.count("\n    server ")
+        if lines > _SMALL_BACKEND:
+            lines += sum(size * size // _SQUARED_SERVERS for size in self._backend_sizes())
         if " ssl" not in self.text:
             return lines
         return lines + sum(self._weight_of(line) - 1 for line in _TLS_SERVER.findall(self.text))
@@ -69,7 +75,10 @@ class FragmentOutput(msgspec.Struct, frozen=True):
     @property
     def largest_backend(self) -> int:
         """Servers of the section that has most."""
-        return max(section.count("\n    server ") for section in self.text.split("\nbackend "))
+        return max(self._backend_sizes())
+
+    def _backend_sizes(self) -> list[int]:
+        return [section.count("\n    server ") for section in self.text.split("\nbackend ")]
 
     @property
     def table_entries(self) -> int:

@@ -206,7 +206,7 @@ def many(name: str, namespace: str, ports: int, endpoints: int) -> list[Resource
     listed: list[dict[str, Any]] = [
         {"name": f"p{number}", "port": 1000 + number, "protocol": "TCP"} for number in range(ports)
     ]
-    addresses = (endpoint(f"10.0.0.{number}") for number in range(endpoints))
+    addresses = (endpoint(f"10.0.{number // 250}.{number % 250}") for number in range(endpoints))
     return [
         ingress(name, rule(f"{name}.{namespace}.test", path("/", name, 1000)), namespace=namespace),
         service(name, *listed, namespace=namespace),
@@ -279,6 +279,18 @@ def test_a_server_with_tls_counts_as_more_if_it_has_very_many_authorities() -> N
 
     assert fitting.rejections == ()
     assert [str(rejection.subject) for rejection in rejected.rejections] == ["Ingress attacker/a"]
+
+
+def test_a_large_backend_counts_as_more_servers() -> None:
+    fitting = render_limited(many("a", "attacker", 1, 2000), max_namespace_servers=2500)
+    rejected = render_limited(many("a", "attacker", 1, 2000), max_namespace_servers=2499)
+    several = render_limited(
+        [one for name in "abc" for one in many(name, "attacker", 1, 900)], max_namespace_servers=2700
+    )
+
+    assert fitting.rejections == ()
+    assert [str(rejection.subject) for rejection in rejected.rejections] == ["Service attacker/a"]
+    assert several.rejections == ()
 
 
 def test_the_servers_of_a_backend_are_limited() -> None:
