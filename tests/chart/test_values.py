@@ -51,6 +51,11 @@ pytestmark = pytest.mark.process
             "'/haproxy/service/ipFamilies/0': value must be one of 'IPv4', 'IPv6'",
         ),
         ("controller__extraEnv", [{"value": "x"}], "'/controller/extraEnv/0': missing property 'name'"),
+        (
+            "haproxy__extraEnvFrom",
+            [{"secret": {"name": "x"}}],
+            "'/haproxy/extraEnvFrom/0': additional properties 'secret' not allowed",
+        ),
         ("config__podSelector", {}, "'/config': additional properties 'podSelector' not allowed"),
         ("config__dataplane", {"kind": "local"}, "'/config/dataplane': additional properties 'kind' not allowed"),
         (
