@@ -3,7 +3,6 @@
 import gc
 import json
 import os
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,9 +14,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from haptic_trio import cancellation
 from haptic_trio.config.load import LoadedConfig, load_config
-from haptic_trio.dataplane.local.check import CheckDirectory
 from haptic_trio.k8s.resource import Resource, ResourceType
 from haptic_trio.messages import (
     ConfigInvalid,
@@ -185,28 +182,6 @@ async def test_endpoints_change_while_a_good_configuration_is_checked(rig: Contr
         # Never a server that was there when the check began.
         assert "127.0.0.1:83" in rig.endpoint.text
         assert len(rig.endpoint.taken) == taken + 1
-
-
-async def test_next_iteration_does_not_wait_until_files_of_the_former_one_are_removed(
-    rig: ControllerRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gate, remove = threading.Event(), CheckDirectory.remove
-
-    def remove_slowly(directory: CheckDirectory) -> None:
-        gate.wait(cancellation.CLEANUP_LIMIT)
-        remove(directory)
-
-    monkeypatch.setattr(cancellation, "CLEANUP_LIMIT", 60.0)
-    monkeypatch.setattr(CheckDirectory, "remove", remove_slowly)
-    async with rig.running():
-        await ready(rig)
-        for number in (30, 40, 50):
-            rig.cluster.put(serving(number))
-            await rig.deployed(f"maxconn {number}")
-        assert not gate.is_set()
-        gate.set()
-
-    assert [*rig.process.scratch.glob("haptic-trio-check-*")] == []
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -1,5 +1,6 @@
 """One iteration after another: backoff, start timeout, drain, and never two at once."""
 
+import threading
 from typing import Any
 
 import msgspec
@@ -7,6 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from haptic_trio import cancellation
+from haptic_trio.dataplane.local.check import CheckDirectory
 from haptic_trio.k8s.resource import ResourceType
 from haptic_trio.messages import (
     ConfigChanged,
@@ -294,3 +297,26 @@ async def test_endpoint_gets_the_last_valid_configuration_although_the_new_one_r
 
     assert late.text == rig.endpoint.text
     assert "maxconn 10" in late.text
+
+
+async def test_next_iteration_does_not_wait_until_files_of_the_former_one_are_removed(
+    rig: ControllerRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, remove = threading.Event(), CheckDirectory.remove
+
+    def remove_slowly(directory: CheckDirectory) -> None:
+        gate.wait(cancellation.CLEANUP_LIMIT)
+        remove(directory)
+
+    monkeypatch.setattr(cancellation, "CLEANUP_LIMIT", 60.0)
+    monkeypatch.setattr(CheckDirectory, "remove", remove_slowly)
+    rig.cluster.put(config_map(number=20))
+    async with rig.running():
+        await rig.deployed("maxconn 20")
+        for number in (30, 40, 50):
+            rig.cluster.put(config_map(number=number))
+            await rig.deployed(f"maxconn {number}")
+        assert not gate.is_set()
+        gate.set()
+
+    assert [*rig.process.scratch.glob("haptic-trio-check-*")] == []

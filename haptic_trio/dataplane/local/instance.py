@@ -51,8 +51,8 @@ from haptic_trio.dataplane.local.check import (
 from haptic_trio.dataplane.local.directory_lock import lock_directory
 from haptic_trio.dataplane.local.files.instance_directory import GenerationFiles
 from haptic_trio.dataplane.local.files.last_write import LastWrite
+from haptic_trio.dataplane.local.files.leftovers import Leftovers
 from haptic_trio.dataplane.local.former_worker import FormerWorker
-from haptic_trio.dataplane.local.leftovers import Leftovers
 from haptic_trio.dataplane.local.ports import find_conflicts, read_conflicts
 from haptic_trio.dataplane.local.runtime import OtherWorkerError, RuntimeClient
 from haptic_trio.dataplane.local.supervisor import LoadRejectedError, OnExit, Supervisor, SupervisorFactory

@@ -7,10 +7,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from haptic_trio.dataplane.local import leftovers
-from haptic_trio.dataplane.local.files import set_aside
+from haptic_trio.dataplane.local.files import leftovers, set_aside
 from haptic_trio.dataplane.local.files.instance_directory import GenerationFiles
-from haptic_trio.dataplane.local.leftovers import REMOVAL_DELAY, Leftovers
+from haptic_trio.dataplane.local.files.leftovers import REMOVAL_DELAY, Leftovers
 from haptic_trio.logs import get_logger
 from tests.support.components.endpoints import generation
 
