@@ -14,6 +14,14 @@ import msgspec
 import trio
 
 
+class ProgressMade(msgspec.Struct, frozen=True, kw_only=True):
+    """The first lists or a render take long and make progress; sent every few seconds."""
+
+    iteration: int
+    progress: str
+    """Such as `listed 12,000 objects` or `rendered 4,000 of 20,000 fragments`."""
+
+
 class HeartbeatState(msgspec.Struct, frozen=True, kw_only=True):
     """One component's state at a moment."""
 

@@ -13,6 +13,7 @@ from haptic_trio.config.load import LoadedConfig
 from haptic_trio.dataplane.endpoint import Endpoint, SyncResult
 from haptic_trio.errors import Problem
 from haptic_trio.haproxy.model import Generation
+from haptic_trio.heartbeat import ProgressMade as ProgressMade
 from haptic_trio.httpstore.events import HttpContentAccepted as HttpContentAccepted
 from haptic_trio.httpstore.events import HttpContentRejected as HttpContentRejected
 from haptic_trio.httpstore.events import HttpFetched as HttpFetched
@@ -382,14 +383,6 @@ class StageReached(msgspec.Struct, frozen=True, kw_only=True):
     stage: int
     name: str
     seconds: float
-
-
-class ProgressMade(msgspec.Struct, frozen=True, kw_only=True):
-    """The first lists or a render take long and make progress; sent every few seconds."""
-
-    iteration: int
-    progress: str
-    """Such as `listed 12,000 objects` or `rendered 4,000 of 20,000 fragments`."""
 
 
 class IterationEnded(msgspec.Struct, frozen=True, kw_only=True):

@@ -205,15 +205,8 @@ class Renderer:
 
     @property
     def progress(self) -> tuple[int, int] | None:
-        """How many fragments the present render has rendered, and of how many that it has found so far.
-
-        The latter is 0 before it has reached an `{% each %}`. None while nothing renders.
-        """
-        session = self._session
-        if self._rendering is None or session is None:
-            return None
-        run = session.run
-        return (run.turns_done, run.turns_due) if run.turns_due else (run.rendered - session.rendered_before, 0)
+        """See `Session.progress`; None while nothing renders."""
+        return self._session.progress if self._rendering is not None and self._session is not None else None
 
     @property
     def has_rendered(self) -> bool:

@@ -167,6 +167,15 @@ class Session:
     def _answers(self, name: str) -> Answer:
         return answers_from(seen_in(views_in(self.views)[name]).get)
 
+    @property
+    def progress(self) -> tuple[int, int]:
+        """How many fragments the present render has rendered, and of how many that it has found so far.
+
+        The latter is 0 before it has reached an `{% each %}`. May be asked from any thread.
+        """
+        run = self.run
+        return (run.turns_done, run.turns_due) if run.turns_due else (run.rendered - self.rendered_before, 0)
+
     def end_release(self) -> None:
         """Forget what was rendered ahead, after a render that has used it."""
         if self.released:

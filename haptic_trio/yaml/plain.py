@@ -1,9 +1,9 @@
 """Fast reader for the YAML that most manifests are made of: block mappings and lists with short scalars.
 
-It reads what `yaml.dump` and `kubectl` write for most objects in a third of
-the time that events of a parser take, and nothing else: at the first line
-that is not certain to have one meaning it gives up, and the complete parser
-reads the document.
+It reads what `yaml.dump` and `kubectl` write for most objects in half of the
+time that events of a parser take, and nothing else: at the first line that is
+not certain to have one meaning it gives up, and the complete parser reads the
+document.
 """
 
 import re

@@ -5,8 +5,8 @@ PyYAML's composer recurses in C, and deep nesting would overflow the stack and
 end the process. Aliases can make a small text expand without bound or contain
 itself; their expansion is counted, and an anchor is known only after its end.
 
-- `read_document` makes plain data in one pass, for manifests; what most of them are made of is read by `plain` in a
-  third of the time. Files of
+- `read_document` makes plain data in one pass, for manifests; what most of them are made of is read by `plain` in
+  half of the time. Files of
   manifests are large and read often, and data from nodes would take several
   times as long. Scalars have the meaning that they have to `kubectl`, which
   turns YAML 1.1 into JSON (see `scalars.resolve_plain`). Duplicate keys are

@@ -5,6 +5,7 @@ from typing import TypeVar, cast
 import msgspec
 import trio
 
+from haptic_trio import heartbeat
 from haptic_trio import messages as m
 from haptic_trio.channels import EventBuffer
 from haptic_trio.config.load import LoadedConfig
@@ -100,6 +101,6 @@ def message_types() -> list[type[msgspec.Struct]]:
         for value in vars(m).values()
         if isinstance(value, type)
         and issubclass(value, msgspec.Struct)
-        and value.__module__ in {m.__name__, events.__name__, reflector.__name__}
+        and value.__module__ in {m.__name__, events.__name__, heartbeat.__name__, reflector.__name__}
         and value not in {m.Phases, m.Standing}
     ]

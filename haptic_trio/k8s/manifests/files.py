@@ -157,7 +157,7 @@ def read_files(
 
 
 class _Noted(io.BufferedReader):
-    """A file that tells how many bytes of its text are read."""
+    """A file that counts the bytes of its text as they are read, by calling *note*."""
 
     def __init__(self, raw: io.FileIO, note: Callable[[int], None]) -> None:
         super().__init__(raw)

@@ -7,8 +7,8 @@ macro, a set block or a fragment), the loop runs in place, and only its
 fragments are kept.
 """
 
+from bisect import insort
 from collections.abc import Iterable, Mapping
-from heapq import heapify, heappop, heappush
 from types import FunctionType
 from typing import Any, Final, cast
 
@@ -249,11 +249,10 @@ def render_pending(run: RenderRun, region: Region) -> None:
             _remove(run, region, child)
             region.children[child.object_id] = fresh
             region.pending.add(fresh)
-    waiting = [(child.key, child) for child in region.pending]
+    waiting = sorted([(child.key, child) for child in region.pending])
     run.turns_due += len(waiting)
-    heapify(waiting)
-    while waiting:
-        _, child = heappop(waiting)
+    # Items are added behind the position only.
+    for position, (_, child) in enumerate(waiting, 1):
         if child not in region.pending:
             continue
         run.tick()
@@ -263,7 +262,7 @@ def render_pending(run: RenderRun, region: Region) -> None:
         for other in run.woken:
             if other.region is region:
                 run.turns_due += 1
-                heappush(waiting, (other.key, other))
+                insort(waiting, (other.key, other), lo=position)
         run.woken.clear()
 
 

@@ -38,8 +38,7 @@ _NAMESPACE_REDUCTION: Final = 10
 _REDUCED_FOR: Final = 20
 """For so many times the limit, fragments of a namespace get less after one of them has reached it: who changes slow
 objects again and again holds up others for a small part of the time."""
-_LONGEST_SILENCE: Final = 1.0
-"""Seconds of wall time after which template code that runs on is a step of the render; see `Meter.steps`."""
+_LONGEST_SILENCE: Final = 1.0  # seconds of wall time after which template code that runs on counts as a step
 _CPU_TOLERANCE: Final = 0.01
 """The part of its time limit by which a fragment may end early: reading the CPU time is a system call, and a render of
 a large cluster would make tens of thousands."""
@@ -143,9 +142,8 @@ class Meter:
     Compiled templates compare the wall clock, which is cheap to read, with
     `deadline`. CPU time never exceeds wall time: when the deadline has
     passed, `stop` reads the thread's CPU time and moves the deadline by what
-    is left of the budget, at most by a second: other threads see by `steps`
-    that the code runs on. A fragment that ends before its deadline reads no
-    CPU time.
+    is left, at most by a second: other threads see `steps`. A fragment that
+    ends before its deadline reads no CPU time.
     """
 
     __slots__ = (
@@ -162,8 +160,7 @@ class Meter:
         self._reduced_until: dict[str, float] = {}
         self.is_cancelled = False
         """For another thread to set; see `cancel`."""
-        self.steps = 0
-        """How often template code has run on after its deadline; never reset."""
+        self.steps = 0  # how often template code has run on after its deadline; never reset
         self.until = float("inf")
         """When the whole render has to be done, by `clock`."""
         self.deadline = float("inf")
@@ -192,8 +189,6 @@ class Meter:
         """Have the rendering thread stop at its next loop or call; for other threads."""
         self.is_cancelled = True
         self.deadline = CANCELLED
-
-    # Budgets.
 
     def switch(self, budget: Budget | None, *, tolerance: float = 0.0) -> Budget | None:
         """Count time and output for *budget* from now on, or for none; return the one before.
@@ -268,8 +263,6 @@ class Meter:
     def grant_output(self, size: int) -> None:
         """Let the text outside of fragments hold *size* bytes that a fragment within has made."""
         self._outside.output_bytes += size
-
-    # Checks.
 
     def tick(self) -> bool:
         """Check the clock; always true, so that it can be part of a condition."""

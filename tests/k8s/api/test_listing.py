@@ -1,12 +1,18 @@
 """The client sends the server the selectors that it supports, and compares the other fields itself."""
 
+import httpx
+import msgspec
 import pytest
+import trio
+from trio.testing import MockClock
 
 from haptic_trio.k8s.api.listing import Query
 from haptic_trio.k8s.client import Selection
 from haptic_trio.k8s.resource import ResourceType
 from haptic_trio.k8s.selectors import SelectorError
+from tests.k8s.api_cluster import Reports
 from tests.k8s.objects import SERVICES, service
+from tests.k8s.scripted_server import ScriptedServer, answer, status, stream
 
 SECRETS = ResourceType("v1", "secrets")
 
@@ -52,3 +58,26 @@ def test_other_fields_are_compared_here() -> None:
 def test_selector_that_cannot_be_read_is_rejected_before_anything_is_asked() -> None:
     with pytest.raises(SelectorError):
         Query(Selection(type=SERVICES, label_selector="a=("))
+
+
+@pytest.mark.parametrize("stream_lists", [True, False])
+async def test_objects_of_a_list_are_counted_before_it_is_complete(
+    autojump_clock: MockClock, stream_lists: bool
+) -> None:
+    page = {"metadata": {"resourceVersion": "9", "continue": "more"}, "items": [service("one"), service("two")]}
+    events = [{"type": "ADDED", "object": service(name)} for name in ("one", "two")]
+    streamed = msgspec.json.Encoder().encode_lines(events)
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        if "watch" in request.url.params:
+            return stream(streamed, seconds=1)
+        return answer(page) if "continue" not in request.url.params else status(500, "InternalError")
+
+    server = ScriptedServer(respond)
+    async with (
+        server.connected(Reports(), stream_lists=stream_lists) as cluster,
+        cluster.watch(Selection(type=SERVICES)),
+    ):
+        await trio.sleep(0.1)
+        assert str(cluster.listing) == "listed 2 objects"
+        assert cluster.counts.lists == {}

@@ -400,25 +400,3 @@ async def test_an_answer_about_kinds_that_makes_no_sense_is_reported(autojump_cl
         await trio.sleep(10)
         assert seen == [Listed(())]
         assert reports.messages == ""
-
-
-@pytest.mark.parametrize("stream_lists", [True, False])
-async def test_objects_of_a_list_are_counted_before_it_is_complete(
-    autojump_clock: MockClock, stream_lists: bool
-) -> None:
-    page = {"metadata": {"resourceVersion": "9", "continue": "more"}, "items": [service("one"), service("two")]}
-    streamed = b"".join(line("ADDED", service(name)) for name in ("one", "two"))
-
-    def respond(request: httpx.Request) -> httpx.Response:
-        if is_watch(request):
-            return stream(streamed, seconds=1)
-        return answer(page) if "continue" not in request.url.params else status(500, "InternalError")
-
-    server = ScriptedServer(respond)
-    async with (
-        server.connected(Reports(), stream_lists=stream_lists) as cluster,
-        cluster.watch(ALL_SERVICES),
-    ):
-        await trio.sleep(0.1)
-        assert str(cluster.listing) == "listed 2 objects"
-        assert cluster.counts.lists == {}
