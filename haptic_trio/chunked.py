@@ -257,7 +257,9 @@ class Shelf(Generic[K, T]):
             return
         page = max(0, bisect_right(self._firsts, key) - 1)
         keys, items = self._keys[page], self._items[page]
-        place = bisect_left(cast("list[Any]", keys), key)
+        # Mostly items come in order.
+        last: Any = keys[-1]
+        place = len(keys) if last < key else bisect_left(cast("list[Any]", keys), key)
         if place < len(keys) and keys[place] == key:
             if items[place] is not item:
                 items[place] = item

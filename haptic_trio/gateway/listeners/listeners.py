@@ -91,12 +91,17 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     def key(self) -> str:
         """Prefix of its keys in the maps."""
         # Its name is text, as long as no API server has checked it, and may not end a key or be that of a set.
-        return f"{self.namespace}/{self.owner}/{quote(self.name, safe='')}" + ("" if self.kind == "Gateway" else "/set")
+        return f"{self.namespace}/{self.owner}/{_quoted(self.name)}" + ("" if self.kind == "Gateway" else "/set")
 
     def allows(self, lookups: Lookups, namespace: str) -> bool:
         """Whether routes of *namespace* may be attached."""
         allowed = dig(self.source, "allowedRoutes", "namespaces")
         return allows_namespace(allowed, "Same", self.namespace, namespace, lookups)
+
+
+@lru_cache(maxsize=64)
+def _quoted(name: str) -> str:
+    return quote(name, safe="")
 
 
 class _Selected(msgspec.Struct, frozen=True):

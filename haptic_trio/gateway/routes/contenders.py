@@ -71,6 +71,9 @@ class Oldest(msgspec.Struct, frozen=True):
 
     def __call__(self, found: Sequence[Resource]) -> tuple[Contender, ...]:
         """Return those of the routes *found*, the oldest first."""
+        if not found:
+            # Nearly always: few clusters have hosts with routes of both kinds.
+            return ()
         routes = _Routes(found) if len(found) <= _FEW else _known_routes(Same(found))
         return routes.of(self.place).oldest(self)
 

@@ -74,21 +74,32 @@ class _Contest:
             return
         hosts = [host for host, _ in shared_hostnames(contender.hostnames, self._listener)]
         questions = dict.fromkeys(question for host in hosts for question in _questions(other, host, self._place))
-        sources = [self._oldest_first(*question, contender.order) for question in questions]
+        sources = [
+            self._oldest_first(*question, contender.order, first)
+            for question in questions
+            # Most find none: merging many empty sources would take longer than asking.
+            if (first := self._oldest(*question, contender.order, _AT_FIRST))
+        ]
         last = None
-        for rival in heapq.merge(*sources):
+        for rival in heapq.merge(*sources) if sources else ():
             if rival.order != last and self._listener.allows(self._lookups, rival.namespace):
                 yield rival
             last = rival.order
 
-    def _oldest_first(self, store: str, key: str, domain: str, before: Order) -> Iterator[Contender]:
+    def _oldest(self, store: str, key: str, domain: str, before: Order, count: int) -> tuple[Contender, ...]:
+        return derived(self._lookups, store, Oldest(self._place, before, domain, count), key)
+
+    def _oldest_first(
+        self, store: str, key: str, domain: str, before: Order, found: tuple[Contender, ...]
+    ) -> Iterator[Contender]:
+        """Yield the contenders that the question finds; *found* are the first ones."""
         seen, count = 0, _AT_FIRST
         while True:
-            found = derived(self._lookups, store, Oldest(self._place, before, domain, count), key)
             yield from found[seen:]
             if len(found) < count:
                 return
             seen, count = count, count * _AT_FIRST
+            found = self._oldest(store, key, domain, before, count)
 
 
 def _questions(other: RouteKind, host: str, place: Place) -> Iterator[tuple[str, str, str]]:

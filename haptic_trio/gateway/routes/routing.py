@@ -91,6 +91,7 @@ class _Known:
         self._lookups = lookups
         self._controller = controller
         self._known: dict[tuple[str, str], list[ServedRule] | GatewayObjectError] = {}
+        self._few: dict[_Source, tuple[Resource, ...] | None] = {}
         self._hostnames: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
 
     def hostnames_of(self, route: Resource, listener: Listener) -> dict[str, str]:
@@ -101,6 +102,15 @@ class _Known:
             found = listeners_for(route, self.kind.name, self._lookups, self._controller)
             known = self._hostnames[key] = {one: _own_hostnames(route, attached) for one, attached in found.items()}
         return known.get(listener.key, {})
+
+    def few(self, source: "_Source") -> tuple[Resource, ...] | None:
+        """Return the routes that *source* finds, the oldest first; None if there are many."""
+        try:
+            return self._few[source]
+        except KeyError:
+            found: tuple[Resource, ...] | None = source.ask(self._lookups, few)
+            self._few[source] = found
+            return found
 
     def of(self, route: Resource) -> list[ServedRule]:
         """Return the cached result of `served_rules`, or raise its error."""
@@ -174,6 +184,7 @@ class _Resolver:
         self._listener = listener
         self._hostname = hostname
         self._lookups = lookups
+        self._known_sources: dict[Key, tuple[_Source, ...]] = {}
 
     def value(self, route: Resource, key: Key) -> tuple[str, tuple[Resource, ...]]:
         """Return the value of the entry for *key*, and the routes that it omits.
@@ -198,7 +209,7 @@ class _Resolver:
         """Whether *route* is one of the oldest routes of its namespace with *key*."""
         question, is_limited, others = Names.around(route), False, []
         for source in self._sources(key):
-            found = source.ask(self._lookups, few)
+            found = self._served.few(source)
             if found is None:
                 omits, names = source.ask(self._lookups, question)
                 if name_of(route) in names:
@@ -216,7 +227,7 @@ class _Resolver:
         return any(self._has_older(source, key, age) for source in self._sources(key))
 
     def _has_older(self, source: _Source, key: Key, age: tuple[str, str, str]) -> bool:
-        rivals = source.ask(self._lookups, few)
+        rivals = self._served.few(source)
         if rivals is None:
             oldest = source.ask(self._lookups, WantsOldest(self._kind.name))
             if oldest is None or age_of(oldest.route) >= age:
@@ -231,13 +242,19 @@ class _Resolver:
         """Return all routes that have *key* and count."""
         found: dict[tuple[str, str], Resource] = {}
         for source in self._sources(key):
-            routes = source.ask(self._lookups, few)
+            routes = self._served.few(source)
             for route in source.ask(self._lookups, counted) if routes is None else routes:
                 found.setdefault((namespace_of(route), name_of(route)), route)
         return [route for route in found.values() if self._has(route, key)]
 
-    def _sources(self, key: Key) -> Iterator[_Source]:
-        """Yield the lookups that find the routes that may have *key*."""
+    def _sources(self, key: Key) -> Sequence[_Source]:
+        """Return the lookups that find the routes that may have *key*."""
+        known = self._known_sources.get(key)
+        if known is None:
+            known = self._known_sources[key] = tuple(self._find_sources(key))
+        return known
+
+    def _find_sources(self, key: Key) -> Iterator[_Source]:
         owner = self._listener.owner
         for hostname in self._hostnames():
             for path in self._kind.spellings(key):
