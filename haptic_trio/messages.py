@@ -368,12 +368,11 @@ class ConfigChanged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConfigInvalid(msgspec.Struct, frozen=True, kw_only=True):
-    """A changed ConfigMap or Secret was rejected; the running configuration stays."""
+    """A changed ConfigMap or Secret was rejected (without *is_verdict*: its check is repeated); the old one stays."""
 
     version: str
     problems: tuple[Problem, ...]
     is_verdict: bool = True
-    """False: the check did not finish, and will be repeated."""
 
 
 class StageReached(msgspec.Struct, frozen=True, kw_only=True):

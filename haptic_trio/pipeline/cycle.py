@@ -47,6 +47,9 @@ def _ignore() -> None:
     """Do nothing."""
 
 
+_PHASES: Final = ("render", "parse", "check")
+
+
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """A configuration that the parser accepted: the message about it, and the rendered output for `haproxy -c`."""
 
@@ -154,7 +157,7 @@ class Pipeline:
         for rejected fetched contents. *progress* is called between the steps
         of a long search.
         """
-        times, started = _no_times(), trio.current_time()
+        times, started = dict.fromkeys(_PHASES, 0.0), trio.current_time()
         for number in range(1, MAX_ROUNDS + 1):
             prepared = await self._prepare(correlation, reason, started, times)
             try:
@@ -169,7 +172,7 @@ class Pipeline:
 
     async def prepare(self, correlation: str, reason: Reason = Reason.CHANGED) -> Prepared:
         """Return a configuration for the present stores that the parser accepts, or raise `RejectedError`."""
-        return await self._prepare(correlation, reason, trio.current_time(), _no_times())
+        return await self._prepare(correlation, reason, trio.current_time(), dict.fromkeys(_PHASES, 0.0))
 
     async def check(self, prepared: Prepared, *, idle: bool, progress: Callable[[], None] = _ignore) -> ConfigValidated:
         """Run `haproxy -c` on *prepared*; raise `RejectedError` if HAProxy rejects it.
@@ -189,7 +192,7 @@ class Pipeline:
 
         Neither quarantines nor accepts an output.
         """
-        message, times = prepared.message, _no_times()
+        message, times = prepared.message, dict.fromkeys(_PHASES, 0.0)
         with _timed(times, "check"):
             warnings = await self._validator.check(generation, prepared.rendered)
         return ConfigValidated(
@@ -382,16 +385,10 @@ class Pipeline:
     def _name_fields(self, until: float, ref: ResourceRef, problem: Problem) -> Problem:
         if (place := self.places(ref)) is not None:
             problem = placed_at(problem, place)
-        if trio.current_time() > until:
-            return problem
         # Objects of on-demand stores would have to be fetched.
         known = (store.by_ref(ref) for store in self._stores.values())
-        resource = next((found for found in known if type(found) is dict), None)
-        return name_fields(resource, problem)
-
-
-def _no_times() -> dict[str, float]:
-    return dict.fromkeys(("render", "parse", "check"), 0.0)
+        is_late = trio.current_time() > until
+        return problem if is_late else name_fields(next((one for one in known if type(one) is dict), None), problem)
 
 
 @contextmanager
