@@ -1,121 +1,36 @@
 """Changes that many fragments depend on: rendered ahead, taken in as a whole, and never seen in part."""
 
-from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from haptic_trio.channels import EventBuffer
-from haptic_trio.config.model import Config
-from haptic_trio.k8s.intake import Intake
-from haptic_trio.k8s.resource import Resource, ref_of
-from haptic_trio.k8s.store import Store, Stores
-from haptic_trio.messages import Reason
 from haptic_trio.pipeline import heavy_changes
-from haptic_trio.pipeline.cycle import Pipeline, Prepared
-from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Renderer
-from haptic_trio.pipeline.validate import Validator
-from tests.support.components.rendering import library_config
-from tests.support.kubernetes import endpoint, endpoint_slice, ingress, ingress_class, path, rule, service
+from tests.pipeline.heavy import (
+    BROKEN,
+    CONFIG,
+    NAMES,
+    NONSENSE,
+    RESTRICTED,
+    SHARED,
+    Bench,
+    authorities,
+    foreign,
+    site,
+    web,
+)
+from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule
 
 # The validator asks for the version of an HAProxy, which does not exist.
 pytestmark = pytest.mark.process
-
-NAMES = range(6)
-RESTRICTED = {"nginx.ingress.kubernetes.io/whitelist-source-range": "10.0.0.0/8"}
-NONSENSE = {"nginx.ingress.kubernetes.io/proxy-read-timeout": "nonsense"}
-BROKEN = {"nginx.ingress.kubernetes.io/whitelist-source-range": "nonsense"}
-STORES = {
-    "Ingress": ("ingresses", "ingressesByHost", "ingressesByService", "ingressesByTlsSecret", "nginxIngressesByHost"),
-    "Service": ("services",),
-    "EndpointSlice": ("endpointSlices",),
-    "IngressClass": ("ingressClasses",),
-}
 
 
 @pytest.fixture(autouse=True)
 def _few_dependents(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each change count as heavy that two turns depend on."""
     monkeypatch.setattr(heavy_changes, "MOST_DEPENDENTS", 1)
-
-
-def config() -> Config:
-    """Return a configuration of which each render is compared with a complete one."""
-    found = library_config(
-        "base", "ssl", "ingress", "nginx-annotations", bindAddress="127.0.0.1", httpPort=1, httpsPort=2
-    )
-    return msgspec.structs.replace(found, validation=msgspec.structs.replace(found.validation, paranoia_every=1))
-
-
-CONFIG = config()
-
-
-def web(port: int, name: str = "web", **fields: Any) -> Resource:
-    return service(name, {"name": "http", "port": port, "protocol": "TCP"}, **fields)
-
-
-def site(number: int, *, host: int | None = None, where: str = "/", **fields: Any) -> Resource:
-    host_name = f"h{number if host is None else host}.test"
-    return ingress(f"i{number}", rule(host_name, path(where, "web", "http")), age=number + 2, **fields)
-
-
-def foreign(number: int, where: str = "/") -> Resource:
-    """Return an older Ingress of another namespace, which has the path of a host."""
-    rules = rule(f"h{number}.test", path(where, "web"))
-    return ingress(f"f{number}", rules, namespace="other", age=1)
-
-
-class Bench:
-    """A pipeline over stores of which each step takes in and renders as little as possible."""
-
-    def __init__(self) -> None:
-        self.stores = Stores(
-            (Store(name, watched.index_by) for name, watched in CONFIG.watched_resources.items()), Intake(1e-9)
-        )
-        renderer = Renderer(CONFIG)
-        validator = Validator(Path("/none"), check_timeout=1)
-        self.pipeline = Pipeline(self.stores, renderer, validator, Quarantine(), EventBuffer())
-        self.put(ingress_class("haptic", "haptic-trio/ingress-controller"), web(80))
-        self.put(endpoint_slice("web", endpoint("10.0.0.1"), ports={"http": 8080}))
-
-    def put(self, *resources: Resource) -> None:
-        for resource in resources:
-            for name in STORES[resource["kind"]]:
-                self.stores[name].upsert(resource)
-
-    def delete(self, resource: Resource) -> None:
-        for name in STORES[resource["kind"]]:
-            self.stores[name].delete(ref_of(resource))
-
-    async def cycle(self) -> Prepared:
-        """Run a cycle; its output is that of a complete render of what the stores show."""
-        prepared = await self.pipeline.prepare("c", Reason.WAITED)
-        assert prepared.rendered.differing == ()
-        return prepared
-
-    async def catch_up(self) -> Prepared:
-        """Run cycles and steps until nothing waits."""
-        prepared = await self.cycle()
-        for _turn in range(200):
-            if not self.pipeline.is_behind:
-                return prepared
-            if await self.pipeline.render_ahead():
-                prepared = await self.cycle()
-        raise AssertionError("changes wait for ever")
-
-    def targets(self, prepared: Prepared) -> set[str]:
-        """Return the backends that requests for the Ingresses are led to."""
-        text = prepared.rendered.texts["maps/path-prefix.map"].text
-        return {line.split()[-1] for line in text.splitlines() if line.startswith("h")}
-
-    def port(self) -> int:
-        """Return the port of the Service that readers see."""
-        (found,) = self.stores["services"].get("default", "web")
-        return int(found["spec"]["ports"][0]["port"])
 
 
 @pytest.fixture
@@ -145,6 +60,40 @@ async def test_a_heavy_change_is_rendered_ahead_and_taken_in_as_a_whole(bench: B
     assert not bench.pipeline.is_behind
     # The Service, and what is left to the cycle: not one turn for each Ingress.
     assert prepared.rendered.fragments_rendered <= 3
+
+
+async def test_turns_that_register_files_are_rendered_ahead(bench: Bench) -> None:
+    bench.put(*(site(number, annotations=RESTRICTED) for number in NAMES))
+    before = await bench.catch_up()
+    bench.put(web(81))
+    await bench.cycle()
+
+    steps = 1
+    while not await bench.pipeline.render_ahead():
+        await bench.cycle()
+        steps += 1
+    prepared = await bench.cycle()
+
+    # Each Ingress has a turn for its paths, and one for its backends and the list of addresses.
+    assert steps >= 2 * len(NAMES) - 1
+    assert prepared.rendered.fragments_rendered <= 3
+    lists = {path for path in prepared.rendered.files if "allow-" in path}
+    assert len(lists) == len(NAMES)
+    assert lists == {path for path in before.rendered.files if "allow-" in path}
+
+
+async def test_a_file_of_several_turns_is_that_of_the_first_one(bench: Bench) -> None:
+    bench.put(authorities(0), *(site(number, annotations=SHARED) for number in NAMES))
+    before = await bench.catch_up()
+    (path,) = [path for path in before.rendered.files if "endpoints-" in path]
+    for change in (web(81), authorities(1), web(82)):
+        bench.put(change)
+        prepared = await bench.catch_up()
+        assert not prepared.rendered.rejections
+        assert prepared.rendered.text.count(path) == len(NAMES)
+
+    bench.delete(site(0))
+    assert (await bench.catch_up()).rendered.text.count(path) == len(NAMES) - 1
 
 
 async def test_others_change_meanwhile(bench: Bench) -> None:
@@ -330,16 +279,42 @@ OPERATIONS = st.one_of(
         _numbers,
         _numbers,
         st.sampled_from(["/", "/a"]),
-        st.sampled_from([None, RESTRICTED, BROKEN, NONSENSE]),
+        st.sampled_from([None, RESTRICTED, BROKEN, NONSENSE, SHARED, SHARED]),
     ),
     st.tuples(st.just("no ingress"), _numbers),
     st.tuples(st.just("foreign"), _numbers, st.sampled_from(["/", "/a"])),
     st.tuples(st.just("no foreign"), _numbers),
     st.tuples(st.just("endpoint"), st.integers(1, 3)),
+    st.tuples(st.just("authorities"), st.integers(0, 1)),
+    st.tuples(st.just("no authorities"), st.just(0)),
     st.tuples(st.just("step")),
     st.tuples(st.just("step")),
     st.tuples(st.just("cycle")),
 )
+
+
+def _write(bench: Bench, name: str, *values: Any) -> None:
+    match name:
+        case "service":
+            bench.put(web(*values))
+        case "no service":
+            bench.delete(web(80))
+        case "ingress":
+            number, host, where, annotations = values
+            bench.put(site(number, host=host, where=where, annotations=annotations))
+        case "no ingress":
+            bench.delete(site(*values))
+        case "foreign":
+            bench.put(foreign(*values))
+        case "no foreign":
+            bench.delete(foreign(*values))
+        case "endpoint":
+            addresses = (endpoint(f"10.0.0.{number}") for number in range(1, values[0] + 1))
+            bench.put(endpoint_slice("web", *addresses, ports={"http": 8080}))
+        case "authorities":
+            bench.put(authorities(*values))
+        case "no authorities":
+            bench.delete(authorities(*values))
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -350,26 +325,12 @@ async def test_each_cycle_gives_what_a_complete_render_gives(operations: list[tu
     await bench.cycle()
     for name, *values in operations:
         match name:
-            case "service":
-                bench.put(web(*values))
-            case "no service":
-                bench.delete(web(80))
-            case "ingress":
-                number, host, where, annotations = values
-                bench.put(site(number, host=host, where=where, annotations=annotations))
-            case "no ingress":
-                bench.delete(site(*values))
-            case "foreign":
-                bench.put(foreign(*values))
-            case "no foreign":
-                bench.delete(foreign(*values))
-            case "endpoint":
-                addresses = (endpoint(f"10.0.0.{number}") for number in range(1, values[0] + 1))
-                bench.put(endpoint_slice("web", *addresses, ports={"http": 8080}))
             case "step":
                 await bench.pipeline.render_ahead()
             case "cycle":
                 await bench.cycle()
+            case _:
+                _write(bench, name, *values)
     prepared = await bench.catch_up()
 
     # The output of rejected objects depends on what they were before; each cycle has compared it.

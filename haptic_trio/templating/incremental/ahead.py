@@ -61,6 +61,9 @@ class Ahead:
         result = self._results.pop(child, None) if self._results else None
         if result is None or result.resource is not child.resource or run.recall.omitted:
             return None
+        if any(run.known_file(path) is not None for path in result.trace.files):
+            # Another turn registers the same file, with a result of its own.
+            return None
         for key, output in result.trace.outputs.items():
             if run.recall.problem_with(key, output) is not None:
                 return None

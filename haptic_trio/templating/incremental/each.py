@@ -271,6 +271,8 @@ def _render_child(run: RenderRun, region: Region, child: Child) -> None:
         ahead = run.ahead.take(run, child) if child.is_placed else None
         if ahead is not None and run.quarantined.fallback_of(region.origin_of(child).subject) is None:
             run.trace, pieces = ahead.trace, ahead.pieces
+            for file in tuple(run.trace.files.values()):
+                run.register(file)
         else:
             pieces = _render_body(run, region, child)
         run.commit(child)
@@ -309,7 +311,7 @@ def render_ahead(run: RenderRun, changes: Mapping[str, Change], until: float) ->
 
 def _render_ahead(run: RenderRun, child: Child) -> None:
     region = child.region
-    is_usual = child.is_placed and not child.rejections and not child.files
+    is_usual = child.is_placed and not child.rejections
     # Rounds are counted for all namespaces, whether the output is used or not.
     is_usual = is_usual and not any(output.rounds for output in child.outputs.values())
     if not is_usual or run.quarantined.fallback_of(region.origin_of(child).subject) is not None:
@@ -318,7 +320,7 @@ def _render_ahead(run: RenderRun, child: Child) -> None:
     with run.rendering(region.root, child, region.within) as trace:
         pieces = _render_body(run, region, child)
         run.forget_origins(trace.origins)
-        if trace.rejections or trace.attempts or any(output.rounds for output in trace.outputs.values()):
+        if trace.rejections or any(output.rounds for output in trace.outputs.values()):
             for _, rejection in trace.rejections:
                 run.quarantined.forget(rejection.key)
             run.ahead.skip(child)
