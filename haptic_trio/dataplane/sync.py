@@ -63,15 +63,15 @@ async def sync_endpoint(
     state = await endpoint.observe()
     observed = trio.current_time()
     moving = _MovingServers(endpoint, state, desired, planner)
-    split, refused = await _split(moving, desired, wait_newer)
+    split, rejected = await _split(moving, desired, wait_newer)
     running = moving.running
     planned = trio.current_time()
-    reasons: tuple[str, ...] = (*refused, *report.reasons, *split.reasons)
+    reasons: tuple[str, ...] = (*rejected, *report.reasons, *split.reasons)
     held: tuple[str, ...] = ()
-    must_reload = running is None or bool(refused)
+    must_reload = running is None or bool(rejected)
     effective: Generation | None = None
     # If a reload is necessary anyway, it applies everything.
-    if split.effective is not None and not refused and not (report.reasons and may_reload):
+    if split.effective is not None and not rejected and not (report.reasons and may_reload):
         try:
             await endpoint.patch(split.effective, Plan(operations=split.operations))
             moving.running = effective = split.effective
@@ -107,7 +107,7 @@ class _MovingServers:
         self.endpoint = endpoint
         self.planner = planner
         self.running = state.running
-        """What the process runs."""
+        """The generation that the process runs."""
         self.before = desired
         """The newest generation whose moves the process has."""
         self.capabilities = state.capabilities
@@ -166,7 +166,7 @@ class _MovingServers:
 async def _split(
     moving: _MovingServers, desired: Generation, wait_newer: WaitNewer | None
 ) -> tuple[SplitPlan, tuple[str, ...]]:
-    """Return the plan, and why the process refused to move a server meanwhile."""
+    """Return the plan, and why the process rejected a moved server meanwhile."""
     running, planner, capabilities = moving.running, moving.planner, moving.capabilities
     if running is not None and running.id == desired.id:
         return SplitPlan(None, (), ()), ()
@@ -182,7 +182,7 @@ async def _split(
             raise failure
     if split.effective is not None and moving.running is not running:
         split = await _with_moves(moving, split, desired)
-    return split, tuple(f"patch refused: {failure}" for failure in failures)
+    return split, tuple(f"patch rejected: {failure}" for failure in failures)
 
 
 async def _with_moves(moving: _MovingServers, split: SplitPlan, desired: Generation) -> SplitPlan:

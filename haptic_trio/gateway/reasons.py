@@ -42,7 +42,7 @@ _REASONS: Final = {
 
 
 class Fault(NamedTuple):
-    """What is wrong with a field of an object."""
+    """Fault of a field of an object."""
 
     reason: str
     """One word in upper camel case."""

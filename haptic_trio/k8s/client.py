@@ -63,7 +63,7 @@ class Deleted(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """How much has been read of all lists of a cluster since the start, whether they are complete or not."""
+    """Amount that has been read of all lists of a cluster since the start, whether they are complete or not."""
 
     done: int
     """Objects, or bytes of manifests; a larger number means progress."""
@@ -93,7 +93,7 @@ class Client(Protocol):
 
     @property
     def listing(self) -> Listing:
-        """How much has been listed so far."""
+        """Amount that has been listed so far."""
         ...
 
     async def get(self, resource_type: ResourceType, namespace: str, name: str) -> Resource:

@@ -21,7 +21,7 @@ class ResourceRef(msgspec.Struct, frozen=True, order=True):
 
 
 class Place(NamedTuple):
-    """Where a user wrote an object."""
+    """Place where a user wrote an object."""
 
     source: str
     """The file, as the user named its directory."""

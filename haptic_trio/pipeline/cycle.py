@@ -106,7 +106,7 @@ class Pipeline:
 
     @property
     def progress(self) -> str:
-        """How far the present render is, as text; empty while nothing renders."""
+        """Progress of the present render, as text; empty while nothing renders."""
         counted = self._renderer.progress
         if counted is None:
             return ""

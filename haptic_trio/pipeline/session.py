@@ -169,7 +169,7 @@ class Session:
 
     @property
     def progress(self) -> tuple[int, int]:
-        """How many fragments the present render has rendered, and of how many that it has found so far.
+        """Number of fragments that the present render has rendered, and of those that it has found so far.
 
         The latter is 0 before it has reached an `{% each %}`. May be asked from any thread.
         """

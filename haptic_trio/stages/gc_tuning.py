@@ -33,7 +33,7 @@ class Pause:
     """A time without collections."""
 
     is_in_vain = False
-    """What was made meanwhile has been freed again. What remains of it is left to the next collection."""
+    """Whether all that was made meanwhile has been freed again. What remains of it is left to the next collection."""
 
 
 class Collections:

@@ -84,7 +84,7 @@ class IterationState:
     leadership: Latest[LeadershipChanged] | None = None
 
     listing: Callable[[], Listing] | None = None
-    """How much the cluster has listed so far."""
+    """Amount that the cluster has listed so far."""
     pending_lists: set[str] = field(default_factory=set)
     """Stores whose first list stage `watch_resources` waits for."""
 
@@ -118,7 +118,7 @@ class IterationState:
 
     @property
     def progress(self) -> str:
-        """How far the lists or the present render are, as text; empty while there is neither."""
+        """Progress of the lists or of the present render, as text; empty while there is neither."""
         if self.stage == 2 and self.pending_lists and self.listing is not None:
             return str(self.listing())
         return self.components.pipeline.progress if self.components is not None and self.stage == len(STAGES) else ""

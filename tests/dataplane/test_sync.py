@@ -340,7 +340,7 @@ async def test_planned_entry_is_applied_with_what_moved_meanwhile() -> None:
     assert endpoint.calls == ["patch", "patch"]
 
 
-async def test_refused_move_while_the_deployment_is_planned_makes_it_a_reload() -> None:
+async def test_rejected_move_while_the_deployment_is_planned_makes_it_a_reload() -> None:
     endpoint = FakeEndpoint(forwarding(1, 1), patch=PatchRejectedError("fake-1", "no such server"))
     arrived = trio.Event()
 

@@ -14,6 +14,8 @@ from haptic_trio.templating.incremental import each
 from tests.support.components.controller import SERVICES, ControllerRig, config_map
 from tests.support.kubernetes import service
 
+pytestmark = pytest.mark.process
+
 TEMPLATE = """\
 global
     maxconn 10

@@ -23,7 +23,7 @@ _TLS_WEIGHT: Final = 10
 
 
 class Costs(msgspec.Struct):
-    """What HAProxy has to compute or to load for one fragment, counted while the fragment renders."""
+    """Work and data that one fragment costs HAProxy, counted while the fragment renders."""
 
     rounds: int = 0
     """Of all its password hashes."""

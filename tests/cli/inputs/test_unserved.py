@@ -60,7 +60,9 @@ def test_missing_certificate_says_whether_the_secret_exists(site: Path, haproxy_
     assert "spec.tls: the Secret default/lost does not exist; " in output
 
 
-def test_annotation_of_a_loaded_library_or_of_another_program_is_no_warning(site: Path, haproxy_binary: Path) -> None:
+def test_annotation_of_a_loaded_library_or_of_another_program_gives_no_warning(
+    site: Path, haproxy_binary: Path
+) -> None:
     load_libraries(site, "haproxy-org-annotations")
     (site / "web.yaml").write_text(INGRESS.format(name="web", annotation="haproxy.org/check", value="'true'"))
 

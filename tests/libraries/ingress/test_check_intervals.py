@@ -32,7 +32,7 @@ def rendered(name: str, value: str, **context: str) -> Rendered:
 def test_checks_do_not_follow_each_other_too_fast(name: str, value: str) -> None:
     found = rendered(name, value)
 
-    assert "check_interval" in found.rejected["Ingress default/often"]
+    assert "follow each other too fast" in found.rejected["Ingress default/often"]
     assert "often" not in found.text
 
 

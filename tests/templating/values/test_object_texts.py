@@ -32,7 +32,7 @@ def test_item_of_a_list_leads_to_the_list(text: str) -> None:
     assert find_value(ingress(ranges=text), "abc") == (RANGES,)
 
 
-def test_part_of_a_word_is_no_match() -> None:
+def test_part_of_a_word_does_not_match() -> None:
     assert find_value(ingress(proxy_read_timeout="abcd"), "abc") == ()
 
 

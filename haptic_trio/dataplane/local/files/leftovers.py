@@ -17,7 +17,7 @@ REMOVAL_DELAY: Final = 2.0
 
 
 class Leftovers:
-    """What *files* does not need any more; *exclusive* holds the lock of the instance."""
+    """Files that *files* does not need any more; *exclusive* holds the lock of the instance."""
 
     def __init__(
         self,
