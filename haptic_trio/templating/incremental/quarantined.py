@@ -139,15 +139,15 @@ class QuarantinedObjects:
                 self.forget(key)
 
     def lasting(self, known: tuple[Rejection, ...]) -> tuple[Rejection, ...]:
-        """Return the rejections that keep objects quarantined although no fragment fails now.
+        """Return the rejections that keep objects quarantined although no fragment fails now, ordered by object.
 
-        *known* are the rejections of this render.
+        *known* are the rejections of this render. Which of them came first depends on the renders before.
         """
         if not self._lasting:
             return ()
         failing = {id_of_subject(rejection.subject) for rejection in known}
         return tuple(
-            rejection for found, rejections in self._lasting.items() if found not in failing for rejection in rejections
+            rejection for found in sorted(self._lasting) if found not in failing for rejection in self._lasting[found]
         )
 
     def pause(self, run: "RenderRun") -> set[FragmentKey]:
@@ -184,7 +184,7 @@ class QuarantinedObjects:
             if not rejection.is_apart:
                 failing.setdefault(id_of_subject(rejection.subject), []).append(rejection)
         released = self._fallbacks.keys() - failing.keys()
-        added = failing.keys() - self._fallbacks.keys()
+        added = dict.fromkeys(found for found in failing if found not in self._fallbacks)
         worse = {found for found in self._unusable if found in self._fallbacks}
         self._unusable.clear()
         self._returned |= released
@@ -199,7 +199,7 @@ class QuarantinedObjects:
             first = self._fallbacks[found] is Fallback.PREPARED
             self._fallbacks[found] = self._fallback_for(run, found, without_prepared=True) if first else Fallback.CLOSED
         others = set()
-        for found in self._demanding & self._fallbacks.keys() - added - worse:
+        for found in self._demanding & self._fallbacks.keys() - added.keys() - worse:
             fallback = self._fallback_for(run, found)
             if fallback is not self._fallbacks[found]:
                 self._fallbacks[found] = fallback

@@ -302,3 +302,27 @@ TakeoverMachine.TestCase.settings = settings(
     max_examples=100, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestTakeoverMachine = pytest.mark.slow(TakeoverMachine.TestCase)
+
+
+def test_rejected_objects_have_one_order_whatever_was_rendered_before() -> None:
+    machine = TakeoverMachine()
+    main = (
+        "{% each s in resources.services as 'file' if s.spec.file %}{{ files.file(s.spec.file, 't') }}\n{% endeach %}"
+    )
+    clash = (
+        "{% each s in resources.services as 'map' if s.spec.file %}{{ files.file(s.spec.file, 'u') }} x\n{% endeach %}"
+    )
+    machine.compile([main], ["", clash], BASE)
+    machine.is_that_of_a_full_render()
+    # One after another: the take-over knows the first of them as quarantined, the complete render finds all at once.
+    for number in range(6):
+        name = f"s{number}"
+        fields = {"n": 1, "text": "t", "ref": "a", "file": name}
+        metadata = {"namespace": "x", "name": name, "resourceVersion": "1"}
+        machine.write([{"kind": "Service", "metadata": metadata, "spec": fields}])
+        machine.change_nothing()
+        machine.is_that_of_a_full_render()
+    assert machine.rendered is not None
+    assert [rejection.subject.name for rejection in machine.rendered.rejections] == [
+        f"s{number}" for number in range(6)
+    ]
