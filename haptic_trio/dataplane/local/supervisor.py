@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 import trio
 
+from haptic_trio.backoff import Backoff
 from haptic_trio.dataplane.disk import replace_file
 from haptic_trio.dataplane.endpoint import EndpointError, EndpointTimeoutError, EndpointUnreachableError
 from haptic_trio.dataplane.local.check import PRELUDE, PRELUDE_NAME, ConfigRejectedError, run_check
@@ -238,13 +239,13 @@ class Supervisor:
         return True
 
     async def _keep_alive(self) -> None:
-        delay = 0.0
+        delay, backoff = 0.0, Backoff(base=FIRST_DELAY, limit=LONGEST_DELAY)
         while True:
             await self._wanted.wait()
             process = self._process
             if process is None:
                 await trio.sleep(delay)
-                delay = min(max(2 * delay, FIRST_DELAY), LONGEST_DELAY)
+                delay = backoff.next()
                 async with self._lock:
                     if self._process is None:
                         await self._restart()
@@ -253,6 +254,7 @@ class Supervisor:
             await process.wait_exit()
             if trio.current_time() - since > STABLE_AFTER:
                 delay = 0.0
+                backoff.reset()
             async with self._lock:
                 if self._process is process:
                     self._forget(process)
