@@ -9,7 +9,6 @@ from typing import Final, TypeAlias
 
 import trio
 import watchfiles
-from watchfiles._rust_notify import WatchfilesRustInternalError
 
 from haptic_trio.errors import HapticError
 from haptic_trio.k8s.manifests.files import is_relevant
@@ -92,7 +91,8 @@ async def _watch_one(
                     return
         except FileNotFoundError:
             return
-        except (OSError, WatchfilesRustInternalError) as error:
+        except (OSError, RuntimeError) as error:
+            # Errors of the library that watches are RuntimeErrors; it exports no class of its own for them.
             hint = "the limits fs.inotify.max_user_watches and max_user_instances may be too low"
             raise DirectoryError(root, f"cannot be watched: {error}", hint) from error
 
