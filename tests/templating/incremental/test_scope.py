@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from jinja2 import Environment
 
 from haptic_trio.templating.incremental.scope import Memo, same
 from haptic_trio.templating.missing import MissingValue
@@ -38,3 +39,13 @@ def test_the_same(left: Any, right: Any) -> None:
 def test_not_the_same(left: Any, right: Any) -> None:
     assert not same(left, right, Memo())
     assert not same({"x": left}, {"x": right}, Memo())
+
+
+def test_macros_are_the_same_if_their_compiled_functions_are() -> None:
+    # Fails if Jinja keeps the function of a macro under another name.
+    environment = Environment(autoescape=False)
+    templates = [environment.from_string(f"{{% macro m() %}}{text}{{% endmacro %}}") for text in ("one", "two")]
+    (one, other), (again, _) = ([vars(template.make_module())["m"] for template in templates] for _ in range(2))
+
+    assert same(one, again, Memo())
+    assert not same(one, other, Memo())
