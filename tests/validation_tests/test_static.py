@@ -99,7 +99,9 @@ def test_an_object_that_is_left_out_is_an_error_with_its_message() -> None:
     sites = {"sites": [WEB, BAD]}
 
     assert outcome({"type": "rendering_error", "object": "Site default/bad"}, fixtures=sites).verdict is Verdict.PASSED
-    right = outcome({"type": "rendering_error", "object": "Site default/bad", "pattern": "at character [0-9]"}, fixtures=sites)
+    right = outcome(
+        {"type": "rendering_error", "object": "Site default/bad", "pattern": "at character [0-9]"}, fixtures=sites
+    )
     assert right.verdict is Verdict.PASSED
     wrong = outcome({"type": "rendering_error", "object": "Site default/bad", "text": "teapot"}, fixtures=sites)
     assert "its message: expected 'teapot', found '" in wrong.message
