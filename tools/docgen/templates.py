@@ -22,10 +22,10 @@ from tools.docgen.markdown import doc_of, table
 _HEAD = """\
 # Filters, functions and macros
 
-What a template may use beside the tags of [templates](../templates.md). Each name has its arguments as in Python; of a
-filter the value before the `|` is left out. *Data* is text that comes from objects: it becomes output only through an
-emitter, or where it cannot mean anything but itself. Emitters reject values that they cannot express: then the
-object is quarantined.
+After reading this page you can choose the filter, function or macro for an output. The tags are in
+[templates](../templates.md). Arguments are written as in Python, without the value before the `|` of a filter. *Data* is
+text that comes from objects. It becomes output through an emitter, or directly if it has no special characters. If an
+emitter cannot express a value, it rejects it, and the object is quarantined.
 """
 _JINJA: Final = "https://jinja.palletsprojects.com/en/stable/templates/"
 _STARS: Final = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}
