@@ -50,8 +50,10 @@ class Session:
         self._terminals: dict[str, _Running] = {}
         directory.joinpath(".venv").symlink_to(sys.prefix, target_is_directory=True)
         # The recipe without what makes the environment: that is there.
-        recipe = (ROOT / "Makefile").read_text("utf-8")
-        (directory / "Makefile").write_text(re.sub(r"(?m)^([a-z-]+:) \$\(STAMP\)", r"\1", recipe), "utf-8")
+        recipe = re.sub(
+            r"(?m)^([a-z-]+:) \$\((STAMP\)|if .*\)\)(?=  ##))", r"\1", (ROOT / "Makefile").read_text("utf-8")
+        )
+        (directory / "Makefile").write_text(recipe, "utf-8")
         self._environment = {
             "PATH": f"{directory / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}",
             "HOME": str(directory),

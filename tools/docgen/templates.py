@@ -23,9 +23,9 @@ _HEAD = """\
 # Filters, functions and macros
 
 After reading this page you can choose the filter, function or macro for an output. The tags are in
-[templates](../templates.md). Arguments are written as in Python, without the value before the `|` of a filter. *Data* is
-text that comes from objects. It becomes output through an emitter, or directly if it has no special characters. If an
-emitter cannot express a value, it rejects it, and the object is quarantined.
+[templates](../templates.md). Arguments are written as in Python, without the value before the `|` of a filter. *Data*
+is text that comes from objects. It becomes output through an emitter, or directly if it has no special characters. If
+an emitter cannot express a value, it rejects it, and the object is quarantined.
 """
 _JINJA: Final = "https://jinja.palletsprojects.com/en/stable/templates/"
 _STARS: Final = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}

@@ -148,8 +148,8 @@ async def test_controller_that_is_killed_again_and_again_never_leaves_a_second_h
     "line",
     [
         "health and metrics",
-        '"stage": 1,',
-        '"stage": 5,',
+        "resources synchronized",
+        "endpoints discovered",
         "haproxy started",
         "created an instance",
         '"event": "serving"',

@@ -143,11 +143,11 @@ def test_a_secret_that_many_ingresses_name_is_one_file(cluster: Cluster) -> None
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        pytest.param({"tls.crt": "AAAA", "tls.key": "AAAA"}, "pem", id="no PEM"),
-        pytest.param({"tls.crt": "%%%", "tls.key": "%%%"}, "b64decode", id="no Base64"),
+        pytest.param({"tls.crt": "AAAA", "tls.key": "AAAA"}, "PEM blocks", id="no PEM"),
+        pytest.param({"tls.crt": "%%%", "tls.key": "%%%"}, "Base64", id="no Base64"),
         pytest.param({"tls.crt": "AAAA"}, "tls.key", id="no key"),
         pytest.param(None, "tls.crt", id="no data"),
-        pytest.param({"tls.crt": "//79/A==", "tls.key": "//79/A=="}, "b64decode", id="no UTF-8"),
+        pytest.param({"tls.crt": "//79/A==", "tls.key": "//79/A=="}, "Base64", id="no UTF-8"),
     ],
 )
 def test_a_garbage_secret_is_rejected_and_its_host_stays_reachable(
