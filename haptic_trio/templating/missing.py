@@ -27,6 +27,7 @@ class MissingValue(StrictUndefined):
         super().__init__(hint, obj, name, exc)  # type: ignore[arg-type]
         self._place = place
 
+    # `_undefined_*` is the API that Jinja documents for subclasses of `Undefined`.
     @property
     def _undefined_message(self) -> str:
         if self._undefined_hint:
