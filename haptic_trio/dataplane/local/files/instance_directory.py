@@ -384,8 +384,12 @@ class GenerationFiles:
         return [entry for entry in self._generations.iterdir() if re.match(r"\d+-", entry.name)]
 
     def set_aside(self) -> tuple[Path, ...]:
-        """Return what no generation in use needs, to be removed by `set_aside.remove`; quick."""
-        return set_aside(self._generations, self._folders, {self._journal.committed, self._journal.previous})
+        """Return what no generation in use needs, to be removed by `set_aside.remove`; quick.
+
+        The generation of `current` is in use: if a deployment was cut off, HAProxy may still load it.
+        """
+        loading = self.current.readlink().name if self.current.is_symlink() else ""
+        return set_aside(self._generations, self._folders, {self._journal.committed, self._journal.previous, loading})
 
 
 def _fingerprint(files: Iterable[AuxFile]) -> bytes:

@@ -59,3 +59,20 @@ async def test_removal_holds_no_lock_and_waits_until_changes_after_a_load_are_ap
     while len([*(tmp_path / "generations").iterdir()]) > 3:  # noqa: ASYNC110  a thread removes files
         await trio.lowlevel.checkpoint()
     assert files.read_intact() == generation("four")
+
+
+def test_files_that_haproxy_may_still_load_stay(tmp_path: Path) -> None:
+    files = GenerationFiles(tmp_path)
+    files.recover()
+    deploy(files, "one")
+    # The deployment is cut off after HAProxy was asked to reload.
+    name = files.stage(generation("two"))
+    files.begin(name)
+    files.switch(name)
+
+    assert files.set_aside() == ()
+    assert files.path_of(name).is_file()
+
+    # The next controller begins when the reload is over.
+    files.recover()
+    assert not files.path_of(name).exists()
