@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
+import trio.testing
 
 from haptic_trio.messages import IterationEnded
 from tests.support.components.controller import ControllerRig, config_map
@@ -35,7 +36,7 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True):
     descriptors: int
     threads: int
     objects: int
-    """Objects that may hold others."""
+    """Objects that may hold others, without cancel scopes: Trio keeps up to a thousand ended ones for a while."""
     blocks: int
     """What Python's allocator has given out: everything that is small, strings and numbers included."""
     resident: int
@@ -52,6 +53,20 @@ def count_tasks(task: trio.lowlevel.Task) -> int:
     return 1 + sum(count_tasks(child) for nursery in task.child_nurseries for child in nursery.child_tasks)
 
 
+def is_deadline(each: object) -> bool:
+    """Return whether *each* is a cancel scope, or an entry of one in the heap of deadlines."""
+    members = each if type(each) is tuple else (each,)
+    return any(isinstance(member, trio.CancelScope) for member in members)
+
+
+async def settle(rig: ControllerRig) -> None:
+    """Return when the files of former iterations are removed, which is done in the background."""
+    with trio.fail_after(60):
+        while len([*rig.process.scratch.glob("haptic-trio-check-*")]) > 1:  # noqa: ASYNC110  a thread removes files
+            await trio.sleep(0.01)
+    await trio.testing.wait_all_tasks_blocked(0.05)
+
+
 def footprint() -> Footprint:
     gc.collect()
     root = trio.lowlevel.current_root_task()
@@ -60,7 +75,7 @@ def footprint() -> Footprint:
         tasks=count_tasks(root),
         descriptors=sum(1 for _ in Path("/proc/self/fd").iterdir()),
         threads=threading.active_count(),
-        objects=len(gc.get_objects()),
+        objects=sum(not is_deadline(each) for each in gc.get_objects()),
         blocks=sys.getallocatedblocks(),
         resident=int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
     )
@@ -74,16 +89,19 @@ async def test_thousand_reinitialisations_leak_no_task_descriptor_thread_or_memo
         for number in range(1, ITERATIONS + 1):
             await rig.deployed(f"maxconn {text_of(number)}\n")
             if number == WARM:
+                await settle(rig)
                 early = footprint()
             if number < ITERATIONS:
                 # The log of the test itself is no leak.
                 rig.forget()
                 rig.cluster.put(config_map(number=text_of(number + 1)))
+        await settle(rig)
         late = footprint()
         assert rig.events.all(IterationEnded)[-1].iteration == ITERATIONS - 1
 
     assert early is not None
-    assert (late.tasks, late.descriptors) == (early.tasks, early.descriptors)
+    assert late.tasks <= early.tasks
+    assert late.descriptors <= early.descriptors
     assert late.threads <= early.threads
     assert late.objects - early.objects < MAX_OBJECTS
     assert late.blocks - early.blocks < MAX_BLOCKS
