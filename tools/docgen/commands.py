@@ -14,8 +14,9 @@ from tools.docgen.markdown import table
 _HEAD = f"""\
 # Commands
 
-`haptic-trio COMMAND --help` says the same. Where an environment variable is named, it stands for the option; the
-command line goes before it.
+After reading this page you can use every command and option of `haptic-trio`, and evaluate its output and exit code in
+scripts. `haptic-trio COMMAND --help` prints the same reference. An option on the command line takes precedence over its
+environment variable.
 
 ## Exit codes
 

@@ -18,8 +18,9 @@ from tools.docgen.markdown import table
 _MESSAGES_HEAD = """\
 # Messages
 
-The messages between components of the controller. The commentator receives each of them as an event and logs it;
-`haptic-trio debug events` shows them. Messages are immutable. Times are seconds of the controller's monotonic clock.
+After reading this page you can read the events of a controller in `haptic-trio debug events`, and know who sends each.
+These are the messages between its components; the commentator receives each of them as an event and logs it. Messages
+are immutable. Times are seconds of the controller's monotonic clock.
 
 ## Channels
 
@@ -29,7 +30,10 @@ joiner finds the present value there, and nothing is replayed. *counted*: what d
 _CONSOLE_HEAD = f"""\
 # The console's protocol
 
-Version {protocol.PROTOCOL}. A websocket at `/console/stream` of the admin port; each message is one JSON text.
+After reading this page you can write a program that reads the state of a controller from its console.
+
+The protocol has version {protocol.PROTOCOL}. It uses a websocket at `/console/stream` of the admin port; each message
+is one JSON text.
 [The debug console](../console.md) says how to reach it and what it costs.
 """
 _PLAIN: Final = {
