@@ -44,8 +44,8 @@ class ResourceView:
         self.name = name
 
     def peek(self) -> Sequence[Any]:
-        """Return all objects without recording a lookup; for the engine, not for templates."""
-        return self._seen.list()
+        """Return all objects as they are now, without recording a lookup; for the engine, not for templates."""
+        return self._lookup.list()
 
     def list(self) -> Sequence[Any]:
         """Return all objects, in a stable order."""
@@ -159,7 +159,7 @@ def showing(view: ResourceView, lookup: Lookup, seen: Lookup | None = None) -> I
 def show_instead(view: ResourceView, lookup: Lookup | None) -> None:
     """Have *view* answer lookups from *lookup* instead of its own store; None ends this.
 
-    `{% each %}` still loops over the objects of *lookup*.
+    `{% each %}` still loops over the objects of the view's own store.
     """
     view._seen = lookup if lookup is not None else view._lookup  # noqa: SLF001  the two are one piece
 

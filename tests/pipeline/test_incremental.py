@@ -260,3 +260,31 @@ IncrementalMachine.TestCase.settings = settings(
     max_examples=60, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestIncrementalMachine = pytest.mark.slow(IncrementalMachine.TestCase)
+
+
+def test_an_each_that_opens_again_loops_over_the_present_versions_of_rejected_objects() -> None:
+    machine = IncrementalMachine()
+    text = (
+        "{% for o in resources.others.list() %}{% fragment 'kept' for o %}{{ o.spec.n }} {% endfragment %}{% endfor %}"
+    )
+    each = "{% each s in resources.services as 'with' %}{{ s.metadata.name }} {{ t }}\n{% endeach %}"
+    machine.compile([f"{{% set t %}}{text}{{% endset %}}{each}"], ["", MAPS[1]])
+
+    def write(kind: str, name: str, version: str, value: str) -> None:
+        metadata = {"namespace": "x", "name": name, "resourceVersion": version}
+        spec = {"n": 1, "text": value, "ref": "a", "file": None}
+        machine.write([{"kind": kind, "metadata": metadata, "spec": spec}])
+
+    write("Service", "a", "1", "t")
+    write("ConfigMap", "a", "1", "t")
+    machine.is_that_of_a_full_render()
+    machine.accept()
+    machine.is_that_of_a_full_render()
+    write("Service", "a", "2", "not good")
+    machine.is_that_of_a_full_render()
+    # Another text around the each: all of its turns are made again.
+    write("ConfigMap", "b", "1", "t")
+    machine.is_that_of_a_full_render()
+    assert machine.rendered is not None
+    (origin,) = (one.origin for one in machine.rendered.texts["haproxy.cfg"].origins)
+    assert origin.subject.resource_version == "2"
