@@ -252,7 +252,7 @@ class Session:
         changes: dict[str, Touched] = {}
         for name, view in views_in(self.views).items() if self._fallback_versions or self._overlays else ():
             base, before = cast("ReadableStore", shown_by(view)), self._overlays.get(name)
-            if not is_settled and (before is None or before[0] is base):
+            if not is_settled and (before is None or (before[0] is base and _has_all(base, before[1]))):
                 continue
             wanted = {ref: good for ref, good in self._fallback_versions.items() if base.by_ref(ref) is not None}
             overlay = Overlay(base, wanted) if wanted else None
@@ -283,6 +283,11 @@ class Session:
         stores = (store for store in self.stores.values() if isinstance(store, OnDemandStore))
         sources: tuple[OnDemandStore | Fetches, ...] = (*stores, self.fetches)
         return tuple(source for source in sources if source.is_wanting)
+
+
+def _has_all(store: ReadableStore, overlay: Overlay) -> bool:
+    """Whether *store* still has the objects that *overlay* replaces."""
+    return all(store.by_ref(ref) is not None for ref in overlay.differences)
 
 
 class RenderPermit:

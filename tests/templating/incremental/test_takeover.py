@@ -326,3 +326,19 @@ def test_rejected_objects_have_one_order_whatever_was_rendered_before() -> None:
     assert [rejection.subject.name for rejection in machine.rendered.rejections] == [
         f"s{number}" for number in range(6)
     ]
+
+
+def test_a_deleted_object_is_not_served_if_it_was_rejected_with_a_fallback() -> None:
+    machine = TakeoverMachine()
+    loop = "{% for s in resources.services.list() %}{% fragment 'f' for s %}BODY\n{% endfragment %}{% endfor %}"
+    machine.compile(["text\n"], ["", MAPS[1]], BASE)
+    machine.is_that_of_a_full_render()
+    machine.accept()
+    machine.is_that_of_a_full_render()
+    # Fails for the accepted versions of the objects as well.
+    machine.change_part(0, loop.replace("BODY", "{{ unknown }}"))
+    machine.is_that_of_a_full_render()
+    machine.delete(0, "Service")
+    machine.is_that_of_a_full_render()
+    assert machine.rendered is not None
+    assert [rejection.subject.name for rejection in machine.rendered.rejections] == ["b", "c"]
