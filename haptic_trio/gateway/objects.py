@@ -80,6 +80,11 @@ def namespace_of(resource: Resource) -> str:
     return found if type(found) is str else text_of(resource, "metadata", "namespace")
 
 
+def target_namespace(reference: Mapping[str, Any], owner: Resource) -> str:
+    """Return the namespace of the object that *reference* of *owner* names: that of *owner* by default."""
+    return text_of(reference, "namespace") or namespace_of(owner)
+
+
 def name_of(resource: Resource) -> str:
     """Return the name of *resource*."""
     metadata = resource.get("metadata") if type(resource) is dict else None

@@ -19,6 +19,7 @@ from haptic_trio.gateway.objects import (
     name_of,
     namespace_of,
     single,
+    target_namespace,
     text_of,
 )
 from haptic_trio.gateway.routes.attachment import (
@@ -108,7 +109,7 @@ def routes_at(stores: Mapping[str, Any], host: str, *, is_named: bool = False) -
 
 
 def _parent(route: Resource, reference: Mapping[str, Any]) -> str:
-    namespace = text_of(reference, "namespace") or namespace_of(route)
+    namespace = target_namespace(reference, route)
     return f"the {text_of(reference, 'kind') or 'Gateway'} {namespace}/{text_of(reference, 'name')}"
 
 
@@ -120,7 +121,7 @@ def _parent_faults(
         # Such as a Service, for a mesh.
         return
     store = "gateways" if kind == "Gateway" else "listenerSets"
-    found = single(stores, store, text_of(reference, "namespace") or namespace_of(route), text_of(reference, "name"))
+    found = single(stores, store, target_namespace(reference, route), text_of(reference, "name"))
     if found is None:
         known = [f"{namespace_of(one)}/{name_of(one)}" for one in bare_in(stores, store)]
         listed = f" ({kind}s: {_listed(known)})" if known else f"; there are no {kind}s"
@@ -134,9 +135,7 @@ def _parent_faults(
 
 def _no_listener(route: Resource, reference: Mapping[str, Any], stores: Mapping[str, Any]) -> str:
     wanted = [f"{field} {text_of(reference, field)}" for field in ("sectionName", "port") if text_of(reference, field)]
-    gateway = single(
-        stores, "gateways", text_of(reference, "namespace") or namespace_of(route), text_of(reference, "name")
-    )
+    gateway = single(stores, "gateways", target_namespace(reference, route), text_of(reference, "name"))
     known = [
         f"{one.name} at port {one.port}" for one in (all_listeners(gateway, stores) if gateway is not None else ())
     ]
@@ -158,14 +157,14 @@ def _backend_faults(route: Resource, kind: RouteKind, stores: Mapping[str, Any])
                 text = message.removeprefix("backendRefs: ")
                 yield Fault(reason, path, f"{text}; requests for it are answered with 500")
             elif name and not _has_endpoints(route, reference, stores):
-                namespace = text_of(reference, "namespace") or namespace_of(route)
+                namespace = target_namespace(reference, route)
                 service = f"{namespace}/{text_of(reference, 'name')}"
                 text = f"the Service {service} has no ready endpoint; requests for it are answered with 503"
                 yield Fault("NoEndpoints", path, text)
 
 
 def _has_endpoints(route: Resource, reference: Mapping[str, Any], stores: Mapping[str, Any]) -> bool:
-    namespace = text_of(reference, "namespace") or namespace_of(route)
+    namespace = target_namespace(reference, route)
     try:
         return bool(endpoints_of(stores, namespace, text_of(reference, "name"), reference["port"]))
     except GatewayObjectError:

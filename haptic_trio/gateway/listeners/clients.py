@@ -17,6 +17,7 @@ from haptic_trio.gateway.objects import (
     items_of,
     name_of,
     namespace_of,
+    target_namespace,
     text_of,
 )
 
@@ -102,7 +103,7 @@ def certificates_for(route: Resource, lookups: Lookups) -> dict[str, Resource]:
     for reference in items_of(route, "spec", "parentRefs"):
         if (text_of(reference, "group") or GROUP) != GROUP:
             continue
-        namespace = text_of(reference, "namespace") or namespace_of(route)
+        namespace = target_namespace(reference, route)
         name = text_of(reference, "name")
         gateway: Resource | None = None
         if (text_of(reference, "kind") or "Gateway") == "Gateway":

@@ -23,6 +23,7 @@ from haptic_trio.gateway.objects import (
     items_of,
     name_of,
     namespace_of,
+    target_namespace,
     text_of,
 )
 
@@ -33,8 +34,6 @@ KINDS_OF_PROTOCOL: Final[Mapping[str, tuple[str, ...]]] = {
     "TCP": ("TCPRoute",),
 }
 """The route kinds that a listener of each supported protocol accepts."""
-
-
 _KNOWN: Final = 16
 """Maximum number of Gateways with ListenerSets whose listeners are cached."""
 PARENT_INDEX: Final = "listener_set_gateway()"
@@ -196,7 +195,7 @@ def parent_key(listener_set: Resource) -> tuple[str, str] | None:
     reference = dig(listener_set, "spec", "parentRef")
     if (text_of(reference, "group") or GROUP) != GROUP or (text_of(reference, "kind") or "Gateway") != "Gateway":
         return None
-    return text_of(reference, "namespace") or namespace_of(listener_set), text_of(reference, "name")
+    return target_namespace(reference, listener_set), text_of(reference, "name")
 
 
 def parent_of(listener_set: Resource, lookups: Lookups) -> Resource | None:

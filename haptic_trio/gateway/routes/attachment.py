@@ -25,6 +25,7 @@ from haptic_trio.gateway.objects import (
     items_of,
     namespace_of,
     shared,
+    target_namespace,
     text_of,
 )
 from haptic_trio.gateway.routes.contenders import hostnames_of
@@ -58,7 +59,7 @@ def attach(route: Resource, kind: str, lookups: Lookups, controller: str) -> Ite
     for reference in items_of(route, "spec", "parentRefs"):
         if (text_of(reference, "group") or GROUP) != GROUP:
             continue
-        keys = text_of(reference, "namespace") or namespace_of(route), text_of(reference, "name")
+        keys = target_namespace(reference, route), text_of(reference, "name")
         wanted = WantedListeners(text_of(reference, "sectionName"), _port_of(reference))
         match text_of(reference, "kind") or "Gateway":
             case "Gateway":

@@ -18,6 +18,7 @@ from haptic_trio.gateway.objects import (
     found_in,
     items_of,
     namespace_of,
+    target_namespace,
     text_of,
 )
 from haptic_trio.gateway.routes.kinds import RouteKind
@@ -196,7 +197,7 @@ def resolve(route: Resource, reference: Any, kind: str, lookups: Lookups) -> tup
             "InvalidKind",
             f"backendRefs: {ref_kind} of the group {group or 'core'} is not supported; use a Service",
         )
-    namespace = text_of(reference, "namespace") or namespace_of(route)
+    namespace = target_namespace(reference, route)
     permitted = is_granted(
         lookups,
         kind=kind,

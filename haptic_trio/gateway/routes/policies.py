@@ -23,6 +23,7 @@ from haptic_trio.gateway.objects import (
     name_of,
     namespace_of,
     single,
+    target_namespace,
     text_of,
 )
 from haptic_trio.gateway.routes.attachment import attach
@@ -203,7 +204,7 @@ def _gateways_before(policy: Resource, lookups: Lookups, controller: str) -> Seq
                     for attachment in attach(route, kind.name, lookups, controller):
                         reference = attachment.reference
                         if (text_of(reference, "kind") or "Gateway") == "Gateway":
-                            place = text_of(reference, "namespace") or namespace_of(route)
+                            place = target_namespace(reference, route)
                             found.add((place, text_of(reference, "name")))
     return [
         {"group": GROUP, "kind": "Gateway", "namespace": place, "name": gateway} for place, gateway in sorted(found)
@@ -212,7 +213,7 @@ def _gateways_before(policy: Resource, lookups: Lookups, controller: str) -> Seq
 
 def _names(route: Resource, namespace: str, service: str) -> bool:
     return any(
-        (text_of(reference, "namespace") or namespace_of(route)) == namespace and text_of(reference, "name") == service
+        target_namespace(reference, route) == namespace and text_of(reference, "name") == service
         for rule in items_of(route, "spec", "rules")
         for reference in items_of(rule, "backendRefs")
     )

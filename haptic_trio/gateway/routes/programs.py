@@ -21,6 +21,7 @@ from haptic_trio.gateway.objects import (
     dig,
     items_of,
     namespace_of,
+    target_namespace,
     text_of,
 )
 from haptic_trio.gateway.routes.backends import Backend, backends_of, endpoints_of, limit_of, resolve
@@ -152,7 +153,7 @@ def _mirrors(route: Resource, filters: Iterable[Any], kind: RouteKind, lookups: 
         reference = dig(mirror, "backendRef") or {}
         if resolve(route, reference, kind.name, lookups)[1]:
             continue
-        namespace = text_of(reference, "namespace") or namespace_of(route)
+        namespace = target_namespace(reference, route)
         numerator, denominator = _share(mirror)
         endpoints = endpoints_of(lookups, namespace, text_of(reference, "name"), reference["port"])
         if endpoints:

@@ -16,6 +16,7 @@ from haptic_trio.gateway.objects import (
     items_of,
     name_of,
     namespace_of,
+    target_namespace,
     text_of,
 )
 from haptic_trio.gateway.routes.backends import Retry, retry_of
@@ -106,8 +107,7 @@ class _Rules(msgspec.Struct, frozen=True):
         """Yield those of *route*, which may name it."""
         for rule in items_of(route, "spec", "rules"):
             if any(
-                (text_of(reference, "namespace") or namespace_of(route)) == self.namespace
-                and text_of(reference, "name") == self.name
+                target_namespace(reference, route) == self.namespace and text_of(reference, "name") == self.name
                 for reference in items_of(rule, "backendRefs")
             ):
                 yield rule
@@ -145,7 +145,7 @@ class _Parents(_Rules, frozen=True):
         for route in self.among(routes):
             for retry in self.retries(route):
                 for parent in items_of(route, "spec", "parentRefs"):
-                    namespace = text_of(parent, "namespace") or namespace_of(route)
+                    namespace = target_namespace(parent, route)
                     reference = {field: text_of(parent, field) for field in ("group", "kind", "name")}
                     alone = {"spec": {"parentRefs": [{**reference, "namespace": namespace}]}}
                     found.setdefault((*reference.values(), namespace, retry.suffix), (alone, retry))

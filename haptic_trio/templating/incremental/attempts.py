@@ -28,7 +28,7 @@ def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], 
     """Return the output of *caller* for *resource*, marked with *origin*, or the fallback.
 
     If the object is quarantined, *caller* is called nevertheless, to find out
-    whether it still fails. With *is_apart* a failure withholds this fragment only.
+    whether it still fails. With *is_apart* a failure affects this fragment only.
     """
     subject = origin.subject
     # A fragment inside one of the same object shares its fate.
