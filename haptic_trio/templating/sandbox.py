@@ -104,8 +104,11 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         }
 
     def dismantle(self) -> None:
-        """Free the compiled templates without a collection of garbage; the environment must not be used any more."""
-        for template in self.compiled.values():
+        """Free the compiled templates without a collection of garbage; the environment must not be used any more.
+
+        May be called again: a call that was cancelled while its thread went on is repeated.
+        """
+        for template in vars(self).pop("compiled", {}).values():
             # Its functions refer to their namespace, which refers to them and to this environment.
             template.root_render_func.__globals__.clear()
             vars(template).clear()

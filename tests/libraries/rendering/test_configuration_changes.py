@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import trio
 
 from haptic_trio.config.model import Config, Snippet
 from haptic_trio.k8s.resource import Resource
@@ -110,6 +111,17 @@ async def garbage_of(count: int) -> int:
     await renderer.dismantle()
     del renderer, stores
     return gc.collect()
+
+
+async def test_former_renderer_is_freed_again_after_a_call_that_was_cancelled() -> None:
+    config = make_config(LIBRARIES, {})
+    renderer = Renderer(config)
+    renderer.render_here(filled(config, 10))
+    with trio.move_on_after(0) as cancelled:
+        await renderer.dismantle()
+    await renderer.dismantle()
+    await renderer.dismantle()
+    assert cancelled.cancelled_caught
 
 
 async def test_former_renderer_is_freed_without_a_collection_whatever_its_size() -> None:
