@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 import pytest
 import trio
@@ -44,13 +45,24 @@ async def _never() -> Response:
     raise AssertionError
 
 
-async def _endless() -> Response:
-    async def parts() -> AsyncIterator[bytes]:
-        for _ in range(20_000):
-            yield b" "
-        await trio.sleep_forever()
+class _Spaces:
+    """20,000 spaces, and no end. A generator would be collected unfinished when the client goes away."""
 
-    return StreamingResponse(parts())
+    def __init__(self) -> None:
+        self._left = 20_000
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._left:
+            await trio.sleep_forever()
+        self._left -= 1
+        return b" "
+
+
+async def _endless() -> Response:
+    return StreamingResponse(_Spaces())
 
 
 def _report(text: str) -> dict[str, Answer]:
