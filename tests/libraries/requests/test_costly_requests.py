@@ -1,0 +1,50 @@
+"""Processor time of HAProxy that one request takes for the annotations of a tenant, who may send it as well."""
+
+import pytest
+
+from haptic_trio.k8s.resource import Resource
+from tests.libraries.conftest import Cluster
+from tests.libraries.tenants.tenants import ALL, HI, NGINX
+from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
+from tests.support.traffic.proxy import processor_seconds
+from tests.support.traffic.raw import exchange
+from tests.support.traffic.servers import serving
+
+ORG = "haproxy.org/"
+HOST = "evil.example.com"
+MOST_SECONDS = 0.05
+"""As for regular expressions of routes; the costliest of these requests takes 3 ms."""
+ORIGINS = ",".join(f"https://*.o{number}.example.com" for number in range(500))
+CORS = {
+    "nginx": {f"{NGINX}enable-cors": "true", f"{NGINX}cors-allow-origin": ORIGINS},
+    "haproxy-ingress": {f"{HI}cors-enable": "true", f"{HI}cors-allow-origin": ORIGINS},
+    "haproxy.org": {f"{ORG}cors-enable": "true", f"{ORG}cors-allow-origin": ORIGINS},
+}
+
+
+def cost_of(cluster: Cluster, evil: Resource, *lines: str) -> tuple[float, int]:
+    """Return the processor time of a request with *lines*, and the status of its answer."""
+    with serving("web") as ports:
+        slices = endpoint_slice("web", endpoint("127.0.0.1"), ports=ports["web"])
+        rendered = cluster.render(evil, service("web"), slices, libraries=ALL)
+        assert rendered.rejected == {}
+        assert cluster.check(rendered) == ""
+        text = rendered.text.replace("global\n", "global\n    nbthread 1\n", 1)
+        with cluster.running(text, rendered) as process:
+            before = processor_seconds(process)
+            status = exchange(cluster.http_port, *lines).status
+            return processor_seconds(process) - before, status
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize("annotations", CORS.values(), ids=CORS)
+def test_an_origin_with_very_many_values_takes_little_processor_time(
+    cluster: Cluster, annotations: dict[str, str]
+) -> None:
+    evil = ingress("evil", rule(HOST, path("/", "web")), annotations=annotations)
+
+    seconds, status = cost_of(cluster, evil, "GET / HTTP/1.1", f"Host: {HOST}", f"Origin: {',' * 15_000}")
+
+    # Each of the values would be compared with each of the origins: half a second.
+    assert seconds < MOST_SECONDS
+    assert status == 200
