@@ -5,6 +5,7 @@ import pytest
 from haptic_trio.k8s.resource import Resource
 from tests.libraries.conftest import Cluster
 from tests.libraries.tenants.tenants import ALL, HI, NGINX
+from tests.support.components.rendering import Rendered
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
 from tests.support.traffic.proxy import processor_seconds
 from tests.support.traffic.raw import exchange
@@ -13,13 +14,15 @@ from tests.support.traffic.servers import serving
 ORG = "haproxy.org/"
 HOST = "evil.example.com"
 MOST_SECONDS = 0.05
-"""As for regular expressions of routes; the costliest of these requests takes 3 ms."""
+"""As for regular expressions of routes; the costliest of these requests takes 10 ms."""
 ORIGINS = ",".join(f"https://*.o{number}.example.com" for number in range(500))
 CORS = {
     "nginx": {f"{NGINX}enable-cors": "true", f"{NGINX}cors-allow-origin": ORIGINS},
     "haproxy-ingress": {f"{HI}cors-enable": "true", f"{HI}cors-allow-origin": ORIGINS},
     "haproxy.org": {f"{ORG}cors-enable": "true", f"{ORG}cors-allow-origin": ORIGINS},
 }
+LONG = "a" * 200
+"""PCRE looks for the last character of such an expression in the whole path first."""
 
 
 def cost_of(cluster: Cluster, evil: Resource, *lines: str) -> tuple[float, int]:
@@ -48,3 +51,29 @@ def test_an_origin_with_very_many_values_takes_little_processor_time(
     # Each of the values would be compared with each of the origins: half a second.
     assert seconds < MOST_SECONDS
     assert status == 200
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize("prefix", [NGINX, HI])
+def test_a_long_path_that_may_be_rewritten_takes_little_processor_time(cluster: Cluster, prefix: str) -> None:
+    evil = rewritten(prefix, 999)
+
+    seconds, status = cost_of(cluster, evil, f"GET /{'a' * 15_000} HTTP/1.1", f"Host: {HOST}")
+
+    assert seconds < MOST_SECONDS
+    assert status == 200
+
+
+@pytest.mark.parametrize("prefix", [NGINX, HI])
+def test_an_ingress_with_more_paths_to_rewrite_is_rejected(cluster: Cluster, prefix: str) -> None:
+    def render(count: int) -> Rendered:
+        return cluster.render(rewritten(prefix, count), service("web"), libraries=ALL)
+
+    assert render(999).rejected == {}
+    assert "use several Ingresses" in render(1_000).rejected["Ingress default/evil"]
+
+
+def rewritten(prefix: str, count: int) -> Resource:
+    """Return an Ingress with `/` and *count* other paths that are rewritten."""
+    paths = [path("/", "web"), *(path(f"/{LONG}{number}", "web") for number in range(count))]
+    return ingress("evil", rule(HOST, *paths), annotations={f"{prefix}rewrite-target": "/"})
