@@ -18,10 +18,12 @@ from haptic_trio.errors import HapticError, Problem
 from haptic_trio.k8s.overlay import Overlay
 from haptic_trio.k8s.resource import Resource, ResourceRef
 from haptic_trio.k8s.store import ReadableStore
+from haptic_trio.pipeline.heavy_changes import MOST_DEPENDENTS
 from haptic_trio.pipeline.missing_dependencies import PendingSources, fetch_all
 from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.render import Rendered, Renderer, output_of
 from haptic_trio.pipeline.session import RenderPermit, Session
+from haptic_trio.templating.incremental.ahead import Change, dependents_of
 from haptic_trio.templating.incremental.outputs import Recall
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
 from haptic_trio.templating.values.limits import clock
@@ -64,7 +66,8 @@ async def render_dry_run(
     The renderer must have a newest render of *stores*. Meanwhile no other
     task may use the renderer, and the stores must not change. Missing
     on-demand objects are fetched; contents that are not in memory are not
-    fetched, and count as empty. Raises `DryRunError` when the time is up.
+    fetched, and count as empty. Raises `DryRunError` when the time is up, and
+    for an object of a namespace on which very many fragments depend.
     """
     until = clock() + limit
     for _turn in range(MOST_FETCHES):
@@ -74,6 +77,8 @@ async def render_dry_run(
             raise DryRunError("nothing has been rendered yet")
         if isinstance(outcome, DryRunRender):
             return outcome
+        if isinstance(outcome, DryRunError):
+            raise outcome
         await fetch_all(outcome, trio.current_time() + limit)
     raise DryRunError(f"missing objects had to be fetched more than {MOST_FETCHES} times")
 
@@ -95,12 +100,15 @@ class _DryRunStage:
         self._permit = permit
         self._replacements = replacements
 
-    def run(self, before: Rendered, session: Session) -> DryRunRender | PendingSources:
+    def run(self, before: Rendered, session: Session) -> DryRunRender | PendingSources | DryRunError:
         """Return the result, or the sources that have to fetch something first; *session* made the render *before*."""
         run = session.run
         overlays = {name: Overlay(self._stores[name], objects) for name, objects in self._replacements.items()}
         after: Rendered | None = None
         problems: tuple[Problem, ...] = ()
+        if _is_heavy(session, overlays):
+            # Not raised: the newest render stays what it is.
+            return DryRunError(f"more than {MOST_DEPENDENTS} parts of the configuration depend on the object")
         try:
             with _shown(session, overlays):
                 session.take_fetched()
@@ -126,6 +134,20 @@ class _DryRunStage:
         permit.is_valid = self._permit.is_valid
         with suppress(RejectedError):
             self._render(session, permit)
+
+
+def _is_heavy(session: Session, overlays: Mapping[str, Overlay]) -> bool:
+    """Whether very many turns depend on the changed objects.
+
+    They would render twice while changes of others wait, and in the next
+    cycle if the time is up before. Cycles render such changes in steps.
+    """
+    changes = {
+        name: Change(overlay.touched, answers_from(overlay.get))
+        for name, overlay in overlays.items()
+        if any(ref.namespace for ref in overlay.differences)
+    }
+    return len(dependents_of(session.run, changes)) > MOST_DEPENDENTS
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from haptic_trio.httpstore.request import FetchRequest
 from haptic_trio.k8s.on_demand import OnDemandStore
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Stores
+from haptic_trio.pipeline.heavy_changes import MOST_DEPENDENTS
 from haptic_trio.pipeline.render import Renderer
 from haptic_trio.pipeline.review.dry_run_object import DryRunError, DryRunRender, render_dry_run
 from haptic_trio.stages.components import make_stores
@@ -37,6 +38,11 @@ FETCHING = HEAD + (
 ENDLESS = HEAD + (
     "{% each service in resources.services %}\n"
     "{% for a in range(service.spec.rounds) %}{% for b in range(1000) %}{% endfor %}{% endfor %}\n{% endeach %}\n"
+)
+SHARING = HEAD + (
+    "{% each service in resources.services %}\n# {{ service.metadata.name }}"
+    "{% for one in resources.services.get(service.metadata.namespace, 'shared') %} {{ one.spec.value }}{% endfor %}\n"
+    "{% endeach %}\n"
 )
 ROOT = HEAD + "{% for service in resources.services.list() %}\n# {{ service.spec.needed }}\n{% endfor %}\n"
 
@@ -141,6 +147,21 @@ async def test_rendering_that_takes_too_long_is_given_up_and_the_rest_goes_on() 
 
     with pytest.raises(DryRunError, match="too long"):
         await site.dry_run(service("slow", rounds=90_000), limit=0.2)
+
+    assert await site.text() == before
+
+
+async def test_an_object_on_which_very_many_fragments_depend_is_not_tried() -> None:
+    config = config_of(SHARING)
+    site = Site(config, stores_of(config))
+    site.put(*(service(f"s{number}", namespace="many") for number in range(MOST_DEPENDENTS + 1)))
+    site.put(*(service(f"s{number}", namespace="few") for number in range(MOST_DEPENDENTS - 1)))
+    before = await site.text()
+
+    with pytest.raises(DryRunError, match="more than 300 parts of the configuration depend on the object"):
+        await site.dry_run(service("shared", namespace="many", value="new"))
+    assert site.renderer.newest(site.stores) is not None
+    assert "# s7 new" in text_after(await site.dry_run(service("shared", namespace="few", value="new")))
 
     assert await site.text() == before
 
