@@ -1,6 +1,6 @@
 """Every kind of change, and what each takes of a real HAProxy: performed, and the reloads counted at HAProxy.
 
-python -m tests.support.scenarios.runtime_changes       writes docs/runtime-changes.md for the versions that can be had
+python -m tests.support.scenarios.runtime_changes       writes the table of docs/runtime-changes.md again
 """
 
 import tempfile
@@ -24,50 +24,6 @@ from tests.support.processes.ports import free_port
 
 VERSIONS = ("2.8", "3.2", "3.4")
 PAGE = Path(__file__).parents[3] / "docs" / "runtime-changes.md"
-
-INTRODUCTION = """\
-# Which changes reload HAProxy
-
-Each line is a change that was made to a running instance, of each version; the reloads were counted at HAProxy
-itself. `make test-haproxy` makes them all again and compares. A deployment reloads once, however many of its changes
-need it; the others are applied before it, and rolled back if the reload is rejected.
-
-| change | {versions} |
-|---|{rules}|
-"""
-
-NOTES = """
-Details:
-
-- A server is added with all its settings, including those from `default-server`. Settings that `add server` does not
-  support in a version (`resolvers`, `init-addr`, `id`, `track`, a host name or a socket as the address) reload.
-- A server that no command can change is deleted and added again if another server, not a backup, serves meanwhile.
-- A change of an address is complete when its deployment is: HAProxy 3.2 answers a moment before that, so the result is
-  verified.
-- Servers come and go without a reload where the algorithm is `roundrobin`, `leastconn` or `random`; with `hash-type
-  consistent` only at the end of the list, because positions count; never with other algorithms.
-- A removed server with open connections stays in maintenance, without new connections, until they end. Until then its
-  name is in use: a server with that name and the same options, not a backup, is the old one made ready at its new
-  address; with other options it reloads.
-- Together with a change that reloads, some runtime changes wait for the reload: a map entry for a backend that the
-  reload adds, servers with options that no server of their backend had, the removal of backends.
-- A backend is added at runtime if its section is `backend <name> from <defaults>` with nothing but `server` lines, and
-  deleted if no rule refers to it by name.
-- Certificates change at runtime by their names in the configuration, so not with `crt-base`. The first entry of
-  a crt-list is the default certificate: its change reloads unless every `bind` that uses the list has `strict-sni`,
-  or another certificate before it.
-  So does an entry that would have to stand before another one for the same name.
-- The list of an ACL is a file after `-f`, on an `acl` line or between braces, that nothing else uses: with `-M`, `-u`,
-  or rules that change it (`add-acl`, `del-acl`), it is not one. Only a process that starts resolves host names in it.
-- Where `.if` decides what a backend, or the defaults that it is based on, consists of, its servers change with a
-  reload. Where it decides which sections there are, all servers and backends do. Elsewhere, as in `global`, it makes no
-  difference.
-- A client may resume an earlier TLS session for five minutes (`tune.ssl.lifetime`). Since 3.2 HAProxy drops these
-  sessions when CA certificates change; in earlier versions a change that removes trust reloads, and so does a new entry
-  that requests client certificates. No version drops them for new revocations.
-- Servers without a certificate do not get new CA certificates at runtime, whatever HAProxy answers.
-- A file of certificates with more than 12 kB exceeds the size of a command, and reloads.
-"""
 
 Site = Mapping[str, str]
 
@@ -226,13 +182,15 @@ async def perform(binary: Path, root: Path) -> dict[str, bool]:
     return found
 
 
-def write_page(columns: Mapping[str, Mapping[str, bool]], names: Sequence[str]) -> str:
-    """Return the page for what was found, by version."""
-    text = INTRODUCTION.format(versions=" | ".join(columns), rules="|".join("---" for _ in columns))
+def write_table(page: str, columns: Mapping[str, Mapping[str, bool]], names: Sequence[str]) -> str:
+    """Return *page* with the table of what was found, by version, in place of its own."""
+    lines = [f"| change | {' | '.join(columns)} |", f"|{'---|' * (len(columns) + 1)}"]
     for name in names:
         cells = ("reload" if found[name] else "runtime" for found in columns.values())
-        text += f"| {name} | {' | '.join(cells)} |\n"
-    return text + NOTES
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    before, _, rest = page.partition("\n| ")
+    _, _, after = rest.partition("\n\n")
+    return "\n".join([before, *lines, "", after])
 
 
 def read_column(version: str) -> dict[str, bool]:
@@ -243,7 +201,7 @@ def read_column(version: str) -> dict[str, bool]:
 
 
 def main() -> None:
-    """Write the page; a version that cannot be had ends this, since the page would lack it."""
+    """Write the table; a version that cannot be had ends this, since the table would lack it."""
     columns = {}
     for version in VERSIONS:
         try:
@@ -251,7 +209,7 @@ def main() -> None:
                 columns[version] = trio.run(perform, provide(version) / "haproxy", Path(root))
         except VersionUnavailableError as exc:
             raise SystemExit(f"HAProxy {version}: {exc}") from exc
-    PAGE.write_text(write_page(columns, list(changes())))
+    PAGE.write_text(write_table(PAGE.read_text(), columns, list(changes())))
 
 
 if __name__ == "__main__":
