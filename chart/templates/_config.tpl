@@ -18,6 +18,10 @@
 {{- if and (include "haptic-trio.offersHttp3" .) (not (hasKey .Values.config.templating.extraContext "http3Port")) }}
 {{- $_ := set $known "http3Port" (int .Values.haproxy.service.ports.https) }}
 {{- end }}
+{{- if and (has "ssl" .Values.config.templating.libraries) (not (hasKey .Values.config.templating.extraContext "httpsAlways")) }}
+{{- /* The Service has the port in any case, and the first certificate needs no reload. */}}
+{{- $_ := set $known "httpsAlways" true }}
+{{- end }}
 {{- $ports := values .Values.haproxy.ports }}
 {{- if .Values.haproxy.metrics.enabled }}
 {{- $ports = append $ports .Values.haproxy.metrics.port }}

@@ -116,6 +116,23 @@ def test_without_any_certificate_all_others_are_turned_away(cluster: Cluster) ->
 
 
 @pytest.mark.haproxy
+def test_without_any_certificate_all_others_get_the_placeholder_where_https_is_always_served(cluster: Cluster) -> None:
+    with ending_tls() as port:
+        cluster.serve(
+            passing("nginx"),
+            service("own"),
+            endpoint_slice("own", endpoint("127.0.0.1"), ports=port),
+            libraries=LIBRARIES,
+            passthroughPort=free_port(),
+            httpsAlways=True,
+        )
+
+        assert ask_over_tls(cluster, "nginx.example.com")[1].body == "own"
+        names, answer = ask_over_tls(cluster, "other.example.com")
+        assert (names, answer.status) == ({"placeholder.invalid"}, 404)
+
+
+@pytest.mark.haproxy
 def test_who_is_not_allowed_to_connect_does_not_get_through(cluster: Cluster) -> None:
     with ending_tls() as port:
         cluster.serve(
