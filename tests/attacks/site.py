@@ -61,6 +61,9 @@ _MAPS: Final = {
     "maps/nginx-auth.map": r"[0-9a-zA-Z_.:-]+ [A-Za-z0-9%,|*@$:._~\[\]-]+",
     "maps/haproxy-ingress-auth.map": r"[0-9a-zA-Z_.:-]+ [A-Za-z0-9%,|*@$:._~\[\]-]+",
 }
+_COOKIE_PATHS: Final = "maps/cookie-paths-"
+"""Prefix of maps whose values become attributes of cookies."""
+_COOKIE_PATH: Final = r"/[^\s|#;,\\]* /[^\s|#;,\\]*"
 _OTHER_MAP: Final = r"[0-9A-Za-z_.:/*|-]+ [A-Za-z0-9_.,:-]+"
 _WITH_OPTIONS: Final = {"Ingress", "HTTPRoute", "GRPCRoute"}
 _OPTIONAL: Final = {"annotations", "rules"}
@@ -192,7 +195,8 @@ class Site:
             if text != self.files.get(name):
                 yield "no script of the libraries"
         elif name.endswith(".map"):
-            pattern = re.compile(_MAPS.get(name, _OTHER_MAP))
+            others = _COOKIE_PATH if name.startswith(_COOKIE_PATHS) else _OTHER_MAP
+            pattern = re.compile(_MAPS.get(name, others))
             yield from (line for line in text.split("\n") if line and not pattern.fullmatch(line))
             if name in _ITEMS:
                 yield from self.learned.unknown_items(text)
