@@ -9,7 +9,7 @@ import pytest
 from haptic_trio.config.libraries import load_library
 from tests.libraries.conftest import Cluster
 from tests.libraries.ingress.test_ingress_warnings import Site
-from tests.libraries.requests.test_external_auth import HI, LIBRARIES, NGINX, URL, checked, servers
+from tests.libraries.requests.test_external_auth import HI, LIBRARIES, NGINX, URL, ask_for, checked, deciding, servers
 from tests.libraries.requests.test_trusted_headers import received
 from tests.support.traffic.raw import exchange
 from tests.support.traffic.servers import QuietHandler, answering, serving
@@ -141,3 +141,37 @@ def test_the_owner_of_an_ingress_that_lists_no_header_is_warned(annotations: dic
     found = [one for one in site.warnings if "AuthHeadersNotListed" in one]
     assert len(found) == warned
     assert all("list the headers" in one for one in found)
+
+
+class _Application(QuietHandler):
+    """Answers with the status that X-Answer names."""
+
+    def answer(self) -> None:
+        self.send_response(int(self.headers["X-Answer"]))
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize(
+    ("prefix", "annotations", "kept"),
+    [
+        (NGINX, {}, {"200", "302", "308"}),
+        (NGINX, {"auth-always-set-cookie": "false"}, {"200", "302", "308"}),
+        (NGINX, {"auth-always-set-cookie": "true"}, {"200", "302", "308", "404", "500"}),
+        (HI, {}, {"200", "302", "308"}),
+    ],
+    ids=str,
+)
+def test_cookies_of_the_server_do_not_come_with_an_error_of_the_application(
+    cluster: Cluster, prefix: str, annotations: dict[str, str], kept: set[str]
+) -> None:
+    with answering(_Application) as application, deciding() as decider:
+        guarded = checked("a", {"auth-url": URL, **annotations}, prefix)
+        cluster.serve(guarded, *servers(application, decider), libraries=LIBRARIES)
+        answers = {
+            status: ask_for(cluster, "a", 200, X_Answer=status) for status in ("200", "302", "308", "404", "500")
+        }
+
+    assert {status: answer.status for status, answer in answers.items()} == {status: int(status) for status in answers}
+    assert {status for status, answer in answers.items() if "set-cookie" in answer.headers} == kept
