@@ -27,6 +27,7 @@ from haptic_trio.templating.filters.emitters import (
     url_path,
     word,
 )
+from haptic_trio.templating.filters.origins import ORIGINS
 from haptic_trio.templating.filters.request_paths import PATHS
 from haptic_trio.templating.incremental.recorder import CURRENT
 from haptic_trio.templating.values.text import Emitted
@@ -36,7 +37,6 @@ _OFF: Final = frozenset({"false", "off", "no", "0"})
 _BYTES: Final = re.compile(r"([0-9]{1,12})([kKmMgG]?)").fullmatch
 _SHIFT: Final = {"": 0, "k": 10, "m": 20, "g": 30}
 _MOST_BYTES: Final = 1 << 40
-_ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(?:\*\.)?[a-z0-9.-]+(?::(?:[0-9]{1,5}|\*))?").fullmatch
 _TARGET: Final = re.compile(r"(?:https?://[A-Za-z0-9.\[\]:$_-]+)?(?:/[A-Za-z0-9._~:/?#@!&()*+,;=%$-]*)?").fullmatch
 _REWRITE: Final = re.compile(r"/[A-Za-z0-9._~:/@!&()*+,;=%$-]*").fullmatch
 _VARIABLE: Final = re.compile(r"\$(\w*)")
@@ -211,17 +211,6 @@ def unquoted(value: Any) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
 
 
-def origin_pattern(value: Any) -> Emitted:
-    """A pattern, behind `--`, that is a regular expression for an Origin; `*.` stands for labels, `:*` for any port."""
-    text = _text(value, "origin_pattern").lower()
-    if not _ORIGIN(text):
-        raise EmitError(
-            "origin_pattern: the value is not an origin", "a scheme and a host, such as https://*.example.com"
-        )
-    expression = regex_escape(text).replace(r"\*\.", r"([a-z0-9-]+\.)+").replace(r":\*", ":[0-9]+")
-    return pattern("^" + expression + "$")
-
-
 def realm(value: Any) -> Emitted:
     """One word that is the name of what a password is for; it lands between double quotes in a header."""
     text = _text(value, "realm")
@@ -387,7 +376,7 @@ VALUES: Final[dict[str, Callable[..., Any]]] = {
         switch, choice, words, network, seconds, milliseconds, check_interval, whole_seconds, table_size,
         byte_count, backreferences,
         unquoted, redirect_target, path_pattern, rewrite_target,
-        origin_pattern, realm, cookie_path, header_names, host_and_port, htpasswd, password, passwords, under,
+        realm, cookie_path, header_names, host_and_port, htpasswd, password, passwords, under,
         is_connection_header,
     )
-} | PATHS  # fmt: skip
+} | PATHS | ORIGINS  # fmt: skip
