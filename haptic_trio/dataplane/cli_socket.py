@@ -1,5 +1,7 @@
-"""One exchange with a CLI socket of HAProxy: a worker's runtime socket, or the master socket."""
+"""Exchanges with a CLI socket of HAProxy: a worker's runtime socket, or the master socket."""
 
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import trio
@@ -7,6 +9,7 @@ import trio
 from haptic_trio.dataplane.endpoint import EndpointTimeoutError, EndpointUnreachableError
 
 RECEIVE_SIZE = 65536
+_PROMPT = b"\n> "
 
 
 async def exchange(path: Path, request: str, *, endpoint: str, limit: float) -> str:
@@ -15,9 +18,15 @@ async def exchange(path: Path, request: str, *, endpoint: str, limit: float) -> 
     Raises EndpointTimeoutError after *limit* seconds and
     EndpointUnreachableError if the connection fails; both name *endpoint*.
     """
+    with _limited(path, endpoint, limit):
+        return await _exchange(path, request)
+
+
+@contextmanager
+def _limited(path: Path, endpoint: str, limit: float) -> Iterator[None]:
     try:
         with trio.fail_after(limit):
-            return await _exchange(path, request)
+            yield
     except trio.TooSlowError as exc:
         raise EndpointTimeoutError(endpoint, f"no complete answer within {limit:g} s on {path.name}") from exc
     except (OSError, trio.BrokenResourceError) as exc:
@@ -33,3 +42,45 @@ async def _exchange(path: Path, request: str) -> str:
         while chunk := await stream.receive_some(RECEIVE_SIZE):
             answer += chunk
         return answer.decode(errors="replace")
+
+
+class CliConnection:
+    """Connection for several requests, all of which one process answers: the one that has accepted it."""
+
+    def __init__(self, stream: trio.SocketStream, path: Path, *, endpoint: str, limit: float) -> None:
+        self._stream = stream
+        self._path = path
+        self._endpoint = endpoint
+        self._limit = limit
+
+    async def ask(self, request: str, is_complete: Callable[[str], bool]) -> str:
+        """Send *request*, one line without a payload, and return its answer once *is_complete*.
+
+        The answer has the form of that of `exchange`. Raises what `exchange`
+        raises; after that, the connection must not be used any more.
+        """
+        with _limited(self._path, self._endpoint, self._limit):
+            await self._stream.send_all(request.encode(errors="surrogateescape"))
+            received = bytearray()
+            while chunk := await self._stream.receive_some(RECEIVE_SIZE):
+                received += chunk
+                # Up to HAProxy 3.0 each command of a line has a prompt, later only the last one.
+                answer = received.replace(_PROMPT, b"\n").decode(errors="replace")
+                if received.endswith(_PROMPT) and is_complete(answer):
+                    return answer
+            raise trio.BrokenResourceError("the connection was closed before the complete answer")
+
+
+@asynccontextmanager
+async def connect(path: Path, *, endpoint: str, limit: float) -> AsyncIterator[CliConnection]:
+    """Keep a connection to the unix socket at *path* open during the block; *limit*: seconds for each request.
+
+    Raises what `exchange` raises.
+    """
+    with _limited(path, endpoint, limit):
+        stream = await trio.open_unix_socket(path)
+    async with stream:
+        connection = CliConnection(stream, path, endpoint=endpoint, limit=limit)
+        # Otherwise HAProxy closes it after the first line.
+        await connection.ask("prompt\n", bool)
+        yield connection

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
-from haptic_trio.dataplane.cli_socket import exchange
+from haptic_trio.dataplane.cli_socket import connect, exchange
 from haptic_trio.dataplane.endpoint import EndpointTimeoutError, EndpointUnreachableError, PatchRejectedError
 from haptic_trio.dataplane.local import master, runtime
 from haptic_trio.dataplane.local.master import MasterClient
 from haptic_trio.dataplane.local.runtime import RuntimeClient
+from haptic_trio.haproxy.plan.commands import count_replies
 from haptic_trio.haproxy.plan.operations import SetServerWeight
 
 WEIGHT = SetServerWeight("app", "one", 5)
@@ -50,6 +52,30 @@ async def test_no_answer_is_a_timeout(tmp_path: Path) -> None:
         silent.listen()
         with pytest.raises(EndpointTimeoutError, match="local-1"):
             await exchange(tmp_path / "s", "x\n", endpoint="local-1", limit=0.05)
+
+
+@pytest.mark.parametrize("between", ["\n", "\n> "], ids=["3.2", "2.8"])
+async def test_connection_gives_one_answer_to_each_request(tmp_path: Path, nursery: trio.Nursery, between: str) -> None:
+    listening = trio.socket.socket(trio.socket.AF_UNIX)
+    await listening.bind(str(tmp_path / "s"))
+    listening.listen()
+
+    async def serve(stream: trio.SocketStream) -> None:
+        answers = iter([["\n> "], [f"one\n{between}", "two\n", "\n> "], ["three"]])
+        async with stream:
+            async for _request in stream:
+                for part in next(answers):
+                    await stream.send_all(part.encode())
+                    await trio.testing.wait_all_tasks_blocked()
+                if part == "three":
+                    return
+
+    nursery.start_soon(trio.serve_listeners, serve, [trio.SocketListener(listening)])
+    async with connect(tmp_path / "s", endpoint="local-1", limit=5) as connection:
+        answer = await connection.ask("show a;show b\n", lambda answer: count_replies(answer) >= 2)
+        assert answer == "one\n\ntwo\n\n"
+        with pytest.raises(EndpointUnreachableError, match="closed before the complete answer"):
+            await connection.ask("show c\n", bool)
 
 
 async def test_commands_to_a_former_worker_are_repeated_to_the_right_one(tmp_path: Path, nursery: trio.Nursery) -> None:

@@ -3,7 +3,9 @@
 Its changes are recorded in the journal of the committed generation, so that it
 goes on with them, or is started again with them, if the load is rejected. A
 completed load begins with the generation that was loaded: its commit waits for
-a change in progress, and later changes are rejected.
+a change in progress, and later changes are rejected. The new worker takes over
+the socket before the load is complete, so a change uses one connection to the
+former worker.
 """
 
 from typing import Final
@@ -20,6 +22,7 @@ from haptic_trio.haproxy.plan.capabilities import Capabilities
 from haptic_trio.haproxy.plan.delta import make_delta
 from haptic_trio.haproxy.plan.operations import Plan
 
+_REPLACED: Final = "the former process has been replaced"
 END_LIMIT: Final = 10.0
 """Seconds that the end of a load waits for a change; longer than the time limit for an answer of HAProxy."""
 
@@ -38,8 +41,8 @@ class FormerWorker:
     """Changes of the worker of instance *name* between `begin` and `end`, recorded in *files*."""
 
     def __init__(self, name: str, files: GenerationFiles, state: WorkerState) -> None:
-        self.may_have_misdirected = False
-        """Whether the new worker of the last load may have received a change meant for the former worker."""
+        self.is_overdue = False
+        """Whether a change was still in progress when the last load ended: it may be recorded for the new worker."""
         self._name = name
         self._files = files
         self._state = state
@@ -48,8 +51,8 @@ class FormerWorker:
         self._begun: trio.Event | None = None
 
     def expect(self) -> None:
-        """Let changes wait for `begin`, which follows soon, or for `end`; resets `may_have_misdirected`."""
-        self._begun, self.may_have_misdirected = trio.Event(), False
+        """Let changes wait for `begin`, which follows soon, or for `end`; resets `is_overdue`."""
+        self._begun, self.is_overdue = trio.Event(), False
 
     def begin(self, pid: int, capabilities: Capabilities, running: Generation) -> None:
         """Accept changes of the worker *pid*, which runs *running*; the files must be clear."""
@@ -65,7 +68,7 @@ class FormerWorker:
         with trio.move_on_after(END_LIMIT, shield=True):
             async with self._turn:
                 return
-        self.may_have_misdirected = True
+        self.is_overdue = True
 
     async def patch(self, runtime: RuntimeClient, running: Generation, generation: Generation, plan: Plan) -> None:
         """Apply *plan*, which leads from *running* to *generation*.
@@ -77,11 +80,13 @@ class FormerWorker:
             await self._begun.wait()
         async with self._turn:
             former = self._former
-            # The new worker takes over the socket before the master reports the end of the load.
-            if former is None or former.running.id != running.id or await runtime.ask_pid() != former.pid:
-                raise PatchRejectedError(self._name, "the former process has been replaced")
+            if former is None or former.running.id != running.id:
+                raise PatchRejectedError(self._name, _REPLACED)
             try:
-                await self._apply(former, runtime, generation, plan)
+                async with runtime.connected(worker=former.pid) as connected:
+                    await self._apply(former, connected, generation, plan)
+            except OtherWorkerError as exc:
+                raise PatchRejectedError(self._name, _REPLACED) from exc
             except OSError as exc:
                 self._former = None
                 raise EndpointStorageError(self._name, str(exc)) from exc
@@ -93,19 +98,14 @@ class FormerWorker:
         # Not from the files: `current` may lead to those of the new process.
         delta = await trio.to_thread.run_sync(make_delta, former.running, generation)
         await trio.to_thread.run_sync(self._files.record_patch, delta)
-        try:
-            await self._state.apply(
-                runtime,
-                plan.operations,
-                worker=former.pid,
-                patient=False,
-                capabilities=former.capabilities,
-                find_former=former.find_running,
-            )
-        except OtherWorkerError:
-            self._files.settle(None)
-            self.may_have_misdirected = True
-            raise
-        # After any other error the record stays open: if the load is rejected, the running generation is unknown.
+        await self._state.apply(
+            runtime,
+            plan.operations,
+            worker=former.pid,
+            patient=False,
+            capabilities=former.capabilities,
+            find_former=former.find_running,
+        )
+        # After an error the record stays open: if the load is rejected, the running generation is unknown.
         self._files.settle(generation)
         former.running = generation

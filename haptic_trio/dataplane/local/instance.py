@@ -232,10 +232,8 @@ class LocalAgent:
         await self._last_write.finish(partial(self._files.commit, name, generation))
         self._leftovers.request_removal()
         self._known = generation
-        if self._former.may_have_misdirected:
-            self._log.warning(
-                "a change for the former worker may have reached the new one: the next deployment reloads"
-            )
+        if self._former.is_overdue:
+            self._log.warning("a change of the former worker did not end in time: the next deployment reloads")
             self._files.distrust()
 
     async def _begin_former(self, running: Generation | None) -> None:

@@ -1,13 +1,14 @@
 """Client of a worker's runtime socket, for operations that need no reload."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 import trio
 
-from haptic_trio.dataplane.cli_socket import exchange
+from haptic_trio.dataplane.cli_socket import CliConnection, connect, exchange
 from haptic_trio.dataplane.endpoint import (
     EndpointError,
     EndpointTimeoutError,
@@ -31,7 +32,7 @@ _PID: Final = re.compile(r"^Pid: (\d+)$", re.MULTILINE)
 
 
 class OtherWorkerError(EndpointError):
-    """Another worker than the expected one answered and applied the commands; a load repairs that."""
+    """Another worker than the expected one answered and applied the commands, if there were any."""
 
 
 class RuntimeClient:
@@ -74,6 +75,19 @@ class RuntimeClient:
     async def retry(self, removals: Sequence[Removal], *, worker: int, patient: bool = True) -> tuple[Removal, ...]:
         """Retry *removals*, a result of `apply`, on *worker*; returns those that still fail."""
         return await self._hold(retry_removals(removals), worker=worker, patient=patient)
+
+    @asynccontextmanager
+    async def connected(self, *, worker: int) -> AsyncIterator["RuntimeClient"]:
+        """Return a client whose changes reach the process with pid *worker*, also after a reload.
+
+        It is usable during the block. Raises OtherWorkerError if another
+        worker answers, which gets no changes, and EndpointError if none does.
+        """
+        async with connect(self._path, endpoint=self._endpoint, limit=ANSWER_LIMIT) as connection:
+            found = _read_pid(await connection.ask("show info\n", lambda answer: count_replies(answer) > 0))
+            if found != worker:
+                raise _other_worker(self._endpoint, found, worker)
+            yield _ConnectedClient(self._path, connection, endpoint=self._endpoint)
 
     async def read(self, questions: Sequence[str], *, worker: int) -> list[str]:
         """Return the answers of *worker* to *questions*, each one line of commands without payload."""
@@ -123,9 +137,28 @@ class RuntimeClient:
                 if (found := _read_pid(info)) == worker:
                     return tuple(replies)
                 if not patient:
-                    raise OtherWorkerError(self._endpoint, f"worker {found} answers, not {worker}")
+                    raise _other_worker(self._endpoint, found, worker)
                 await trio.lowlevel.checkpoint()
         raise self._unanswered(worker)
+
+
+class _ConnectedClient(RuntimeClient):
+    """Client of the worker that has accepted *connection*."""
+
+    def __init__(self, path: Path, connection: CliConnection, *, endpoint: str) -> None:
+        super().__init__(path, endpoint=endpoint)
+        self._connection = connection
+
+    async def _send(self, commands: Sequence[str], *, worker: int, patient: bool) -> tuple[str, ...]:  # noqa: ARG002  the connection leads to one worker
+        if any("\n" in command for command in commands):
+            raise UnsendableError("a command with a payload needs a connection of its own")
+        count = len(commands)
+        answer = await self._connection.ask(join_commands(commands), lambda answer: count_replies(answer) >= count)
+        return split_replies(answer, count)
+
+
+def _other_worker(endpoint: str, found: int, worker: int) -> OtherWorkerError:
+    return OtherWorkerError(endpoint, f"worker {found} answers, not {worker}")
 
 
 def _read_pid(info: str) -> int:

@@ -1,24 +1,25 @@
 """Servers move while a load replaces their worker: real HAProxy, and a load that waits for the test."""
 
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import trio
 
 from haptic_trio.channels import Latest
 from haptic_trio.dataplane.agent.endpoint import RemoteAgent
-from haptic_trio.dataplane.endpoint import DeploymentRejectedError, PatchRejectedError, SyncResult
+from haptic_trio.dataplane.endpoint import DeploymentRejectedError, EndpointError, PatchRejectedError, SyncResult
+from haptic_trio.dataplane.local import former_worker
 from haptic_trio.dataplane.local.instance import LocalAgent
-from haptic_trio.dataplane.local.runtime import OtherWorkerError, RuntimeClient
 from haptic_trio.dataplane.local.supervisor import LoadRejectedError, Supervisor
+from haptic_trio.dataplane.local.worker import WorkerState
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.operations import Plan
-from haptic_trio.haproxy.plan.plan import make_plan
 from tests.support.components.agents import serving
 from tests.support.processes.haproxy import backend, fetch, forwarding, kill_and_wait_for_next, wait_for_body
 from tests.support.processes.ports import free_port
@@ -165,7 +166,7 @@ async def test_rejected_load_leaves_the_servers_where_they_are(
         assert await fetch(port) == (200, "three")
 
 
-async def test_change_that_reached_the_new_worker_costs_one_reload(
+async def test_change_never_reaches_the_new_worker_which_takes_over_the_socket_meanwhile(
     instance_root: Path, haproxy_binary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = free_port()
@@ -173,23 +174,57 @@ async def test_change_that_reached_the_new_worker_costs_one_reload(
     async with backend("one") as one, backend("two") as two, rig(instance_root, haproxy_binary) as local:
         await sync_endpoint(local.agent, forwarding(port, one))
         assert isinstance(local.agent, LocalAgent)
-        former = await local.supervisor.runtime.ask_pid()
+        runtime, apply, tried = local.supervisor.runtime, WorkerState.apply, trio.Event()
+        former = await runtime.ask_pid()
 
-        async def ask_former_pid(_runtime: RuntimeClient) -> int:
-            return former
+        async def apply_after_takeover(*arguments: Any, **options: Any) -> None:
+            local.supervisor.released.set()
+            while True:
+                with contextlib.suppress(EndpointError):
+                    if await runtime.ask_pid() != former:
+                        break
+                await trio.sleep(0.01)
+            try:
+                await apply(*arguments, **options)
+            finally:
+                tried.set()
 
-        # As if the new worker took over the socket between the question for the pid and the change.
-        async with local.reloading(reloads(one), "after"):
-            monkeypatch.setattr(RuntimeClient, "ask_pid", ask_former_pid)
-            change = make_plan(forwarding(port, one), forwarding(port, two))
-            with pytest.raises(OtherWorkerError):
-                await local.agent.patch_former(forwarding(port, one), forwarding(port, two), change)
-            monkeypatch.undo()
+        monkeypatch.setattr(WorkerState, "apply", apply_after_takeover)
+        async with local.reloading(reloads(one), "before"):
+            local.announce(reloads(two))
+            await tried.wait()
+        monkeypatch.undo()
+
+        # The new worker has what was loaded, and the next deployment needs no reload.
+        assert await local.agent.fetch_running() == reloads(one)
+        assert await fetch(port) == (200, "one")
+        assert not (await sync_endpoint(local.agent, reloads(two))).reloaded
+        assert await fetch(port) == (200, "two")
+
+
+async def test_change_that_does_not_end_in_time_costs_one_reload(
+    instance_root: Path, haproxy_binary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    reloads = partial(forwarding, port, balance="leastconn")
+    async with backend("one") as one, backend("two") as two, rig(instance_root, haproxy_binary) as local:
+        await sync_endpoint(local.agent, forwarding(port, one))
+        hanging = trio.Event()
+
+        async def hang(*_arguments: object, **_options: object) -> None:
+            hanging.set()
+            await trio.sleep_forever()
+
+        monkeypatch.setattr(former_worker, "END_LIMIT", 0.1)
+        monkeypatch.setattr(WorkerState, "apply", hang)
+        async with local.reloading(reloads(one), "before"):
+            local.announce(reloads(two))
+            await hanging.wait()
+        monkeypatch.undo()
 
         assert await local.agent.fetch_running() is None
         assert (await sync_endpoint(local.agent, reloads(two))).reloaded
-        assert not (await sync_endpoint(local.agent, reloads(one))).reloaded
-        assert await fetch(port) == (200, "one")
+        assert await fetch(port) == (200, "two")
 
 
 async def test_new_worker_gets_no_change_for_the_former_one(instance_root: Path, haproxy_binary: Path) -> None:
