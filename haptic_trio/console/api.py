@@ -1,6 +1,7 @@
-"""JSON resources of the console on the admin port, for scripts: routes, problems and instances.
+"""JSON resources of the console on the admin port, for scripts: routes, certificates, problems and instances.
 
     GET /api/v1/routes?search=TEXT&state=STATE&offset=0&limit=200    a `RoutePage`
+    GET /api/v1/certificates?offset=0&limit=200                      a `CertificatePage`
     GET /api/v1/problems                                             a `ProblemList`
     GET /api/v1/instances                                            an `InstanceList`
 
@@ -22,7 +23,7 @@ from starlette.routing import BaseRoute, Route
 
 from haptic_trio.console.configuration import NotNowError
 from haptic_trio.console.hosts import Hosts, is_same_origin, misdirected
-from haptic_trio.console.protocol import InstanceList, ProblemList, RoutePage
+from haptic_trio.console.protocol import CertificatePage, InstanceList, ProblemList, RoutePage
 from haptic_trio.console.watched import Watched
 from haptic_trio.errors import HapticError
 from haptic_trio.explain.route_list import RouteState
@@ -50,6 +51,11 @@ def make_api(watched: Watched, token: str, hosts: Hosts) -> list[BaseRoute]:
             search=search, state=state, offset=_number(request, "offset", 0), limit=_number(request, "limit", 200)
         )
 
+    async def certificates(request: Request) -> CertificatePage:
+        return await watched.certificates.page(
+            offset=_number(request, "offset", 0), limit=_number(request, "limit", 200)
+        )
+
     async def problems(_request: Request) -> ProblemList:
         state = watched.state()
         return ProblemList(objects=state.objects, inputs=state.problems)
@@ -58,7 +64,12 @@ def make_api(watched: Watched, token: str, hosts: Hosts) -> list[BaseRoute]:
         state = watched.state()
         return InstanceList(instances=state.instances, fleet=state.fleet, now=watched.moment())
 
-    handlers: tuple[Callable[[Request], Awaitable[msgspec.Struct]], ...] = (routes, problems, instances)
+    handlers: tuple[Callable[[Request], Awaitable[msgspec.Struct]], ...] = (
+        routes,
+        certificates,
+        problems,
+        instances,
+    )
     return [_resource(f"{API}/{handler.__name__}", handler, token.encode(), hosts) for handler in handlers]
 
 

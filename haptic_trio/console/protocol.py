@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from haptic_trio.explain.answers import ServedCertificate
 from haptic_trio.explain.route_list import Route
 from haptic_trio.pipeline.rejection.summary import ObjectProblems
 
@@ -268,6 +269,16 @@ class RoutePage(msgspec.Struct, frozen=True, kw_only=True):
     counts: Mapping[str, int]
     """Number of routes that match the search by state, whatever state the request names."""
     routes: tuple[Route, ...]
+
+
+class CertificatePage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of certificates, those that expire first at the beginning."""
+
+    serial: int
+    """Serial number of the render."""
+    total: int
+    offset: int
+    certificates: tuple[ServedCertificate, ...]
 
 
 class ProblemList(msgspec.Struct, frozen=True, kw_only=True):

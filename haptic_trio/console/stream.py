@@ -185,6 +185,8 @@ class _Viewer:
                 ask = partial(configuration.search, request.search)
             case "routes":
                 ask = partial(self._routes, request)
+            case "certificates":
+                ask = partial(watched.certificates.page, offset=request.offset, limit=request.limit)
             case "live":
                 ask = partial(watched.live.read, request.backends)
             case "match":
@@ -224,6 +226,9 @@ class _Viewer:
                     await self._send_computed(topic, partial(self._watched.live.read, request.backends))
                 elif topic == "routes":
                     await self._send_computed(topic, partial(self._routes, request, patient=True))
+                elif topic == "certificates":
+                    # The first page: the offset of a subscription is that of its routes.
+                    await self._send_computed(topic, partial(self._watched.certificates.page, patient=True))
                 elif topic in {"state", "tasks", "channels", "stores"}:
                     await self._send_if_new(topic)
             if trio.current_time() - self._last_sent > ALIVE:

@@ -8,6 +8,7 @@ import trio
 
 from haptic_trio.channels import Channels, EventBuffer
 from haptic_trio.config.load import LoadedConfig
+from haptic_trio.console.certificates import Certificates
 from haptic_trio.console.configuration import Configuration, Source
 from haptic_trio.console.gauges import Gauges, read_stores
 from haptic_trio.console.live import Live
@@ -56,6 +57,7 @@ class Watched:
         self.recorder = recorder
         self.configuration = Configuration(self._source)
         self.routes = Routes(self.configuration)
+        self.certificates = Certificates(self.configuration)
         self.live = Live(agents)
         self._events = events
         self._iteration = iteration
@@ -68,6 +70,7 @@ class Watched:
         """Drop what is kept for viewers; called when the last one disconnects."""
         self.configuration.forget()
         self.routes.forget()
+        self.certificates.forget()
 
     def moment(self) -> Moment:
         """Return the current time."""

@@ -168,6 +168,21 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     names: tuple[str, ...]
     made_by: MadeBy
+    expires: float | None = None
+    """Seconds since 1970; None if it is unknown."""
+
+
+class ServedCertificate(msgspec.Struct, frozen=True, kw_only=True):
+    """A certificate, with the names and the objects of its lines in crt-lists."""
+
+    path: str
+    """Of its file."""
+    expires: float
+    """Seconds since 1970."""
+    names: tuple[str, ...] = ()
+    """The first of them."""
+    objects: tuple[str, ...] = ()
+    """The first objects that it is served for, as `kind namespace/name`."""
 
 
 class GatewayRoute(msgspec.Struct, frozen=True, kw_only=True):

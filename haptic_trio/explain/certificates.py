@@ -1,13 +1,14 @@
-"""Explanation of the certificates for a server name."""
+"""Certificates: explanation of those for a server name, and the list of all by expiry."""
 
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-from haptic_trio.explain.answers import Certificate, CertificateAnswer
+from haptic_trio.explain.answers import MOST_SHOWN, Certificate, CertificateAnswer, ServedCertificate
 from haptic_trio.explain.base_maps import plain_host, wildcard_of
 from haptic_trio.explain.site import Site
 from haptic_trio.explain.targets import UnknownTargetError
 from haptic_trio.haproxy.config.certificates import names_of, parse_crt_list
+from haptic_trio.haproxy.config.expiry import expiry_of
 from haptic_trio.haproxy.model import FileKind
 from haptic_trio.templating.incremental.questions import Dependency
 
@@ -33,6 +34,30 @@ def explain_certificate(site: Site, given: str) -> CertificateAnswer:
     )
 
 
+def list_certificates(site: Site) -> tuple[ServedCertificate, ...]:
+    """Return all certificates, those that expire first at the beginning; CPU-bound."""
+    names: dict[str, dict[str, None]] = {}
+    objects: dict[str, dict[str, None]] = {}
+    for path, line, _text, certificate, _excluded, covered in _entries(site):
+        names.setdefault(certificate, {}).update(dict.fromkeys(sorted(covered)))
+        origin = site.texts[path].origin_of(line)
+        if origin is not None:
+            objects.setdefault(certificate, {})[str(origin.subject)] = None
+    found = []
+    for file in site.files.values():
+        expires = expiry_of(file) if file.kind is FileKind.CERT else None
+        if expires is not None:
+            found.append(
+                ServedCertificate(
+                    path=str(file.path),
+                    expires=expires,
+                    names=tuple(map(str, names.get(file.path, ())))[:_MOST_NAMES],
+                    objects=tuple(objects.get(file.path, ()))[:MOST_SHOWN],
+                )
+            )
+    return tuple(sorted(found, key=lambda one: (one.expires, one.path)))
+
+
 def server_names(site: Site) -> set[str]:
     """Return the names of all certificates, including wildcards."""
     return set(_by_name(site))
@@ -55,6 +80,7 @@ def certificates_for(site: Site, name: str) -> tuple[Certificate, ...]:
                     digest=file.digest if file is not None else "",
                     names=tuple(sorted(names))[:_MOST_NAMES],
                     made_by=site.made_by(path, origin),
+                    expires=expiry_of(file) if file is not None else None,
                 )
             )
     return tuple(found)

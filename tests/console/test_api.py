@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from haptic_trio.console.api import make_api
 from haptic_trio.console.configuration import NotNowError
 from haptic_trio.console.hosts import Hosts
-from haptic_trio.console.protocol import RoutePage
+from haptic_trio.console.protocol import CertificatePage, RoutePage
 from haptic_trio.console.watched import Watched
 
 TOKEN = "0123456789abcdef"
@@ -84,3 +84,21 @@ async def test_without_a_configuration_the_client_is_asked_to_come_back() -> Non
 
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert answer.json() == {"error": "there is no configuration yet"}
+
+
+async def test_certificates_are_paged_for_requests_with_the_token() -> None:
+    asked: list[dict[str, int]] = []
+
+    async def page(**given: int) -> CertificatePage:
+        asked.append(given)
+        return CertificatePage(serial=1, total=0, offset=given["offset"], certificates=())
+
+    watched = cast("Watched", SimpleNamespace(certificates=SimpleNamespace(page=page)))
+    app = Starlette(routes=make_api(watched, TOKEN, Hosts()))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=SITE) as client:
+        denied = await client.get("/api/v1/certificates")
+        answer = await client.get("/api/v1/certificates?offset=3&limit=2", headers={"Authorization": f"Bearer {TOKEN}"})
+
+    assert denied.status_code == 401
+    assert (answer.status_code, answer.json()["offset"]) == (200, 3)
+    assert asked == [{"offset": 3, "limit": 2}]

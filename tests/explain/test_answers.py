@@ -20,7 +20,8 @@ FIELDS = {
     "SectionAnswer": "section first last parts routes routes_count depends_on problems",
     "FileAnswer": "path kind size digest is_secret lines output parts parts_count depends_on problems",
     "Step": "path key match found",
-    "Certificate": "line path digest names made_by",
+    "Certificate": "line path digest names made_by expires",
+    "ServedCertificate": "path expires names objects",
     "GatewayRoute": "path line object conditions verdict outcomes",
     "GatewayVisit": "frontend front listener routes",
     "RouteAnswer": "host path status backend backend_made_by winner others others_count steps depends_on certificates"

@@ -4,12 +4,14 @@ import json
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 import trio
+import trustme
 import yaml
 
 from haptic_trio.cli.inputs.options import InputOptions, make_input
@@ -18,7 +20,9 @@ from haptic_trio.dataplane.endpoint import EndpointInfo
 from haptic_trio.demo.event_log import EventLog
 from haptic_trio.messages import InstanceDeployed, ReconcileCompleted, ReconcileFailed, ReconcileTriggered
 from haptic_trio.stages.process import IterationState
+from tests.support.kubernetes import tls_secret
 from tests.support.processes.haproxy import backend
+from tests.support.processes.ports import free_port
 
 EventType = TypeVar("EventType", bound=msgspec.Struct)
 
@@ -60,6 +64,11 @@ class Site:
         for key, value in fields.items():
             config[key] = {**config.get(key, {}), **value} if isinstance(value, dict) else value
         self.write_raw_config(json.dumps(config))
+
+    def write_tls_config(self) -> None:
+        """Write the ConfigMap with the library `ssl` and a port for HTTPS."""
+        context = {"httpPort": self.port, "httpsPort": free_port(), "bindAddress": "127.0.0.1"}
+        self.write_config(templating={"libraries": ["base", "ssl", "ingress"], "extraContext": context})
 
     def write_raw_config(self, text: str) -> None:
         """Write the ConfigMap with *text* as its configuration."""
@@ -154,6 +163,16 @@ def ingress(name: str, host: str, backend: str, path: str = "/") -> dict[str, An
             ],
         },
     }
+
+
+def tls_ingress(name: str, host: str, backend: str, days: int) -> Iterator[dict[str, Any]]:
+    """Yield a Secret with a certificate that expires in *days*, and an Ingress that uses it."""
+    issued = trustme.CA().issue_cert(host, not_after=datetime.now(UTC) + timedelta(days=days))
+    chain = b"".join(pem.bytes() for pem in issued.cert_chain_pems)
+    yield tls_secret(name, chain, issued.private_key_pem.bytes())
+    made = ingress(name, host, backend)
+    made["spec"]["tls"] = [{"secretName": name, "hosts": [host]}]
+    yield made
 
 
 class Running:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.features.harness import Running, Site, ingress, service
+from tests.features.harness import Running, Site, ingress, service, tls_ingress
 from tests.features.test_console_page import CUT, looking
 from tests.support.processes.chromium import Page
 
@@ -67,6 +67,17 @@ async def why_reloaded(operator: Operator, site: Site) -> None:
     await operator.page.shows("explanation", "name: more")
 
 
+async def which_certificate_expires(operator: Operator, site: Site) -> None:
+    await operator.click("Instances", "tabs")
+    rows = "[...document.querySelectorAll('#certificates tbody tr')].map((row) => row.textContent)"
+    await operator.page.until(f"{rows}.some((row) => row.includes('later.localhost'))")
+    soonest, other, *_ = await operator.page.evaluate(rows)
+    assert "in 8 d" in soonest or "in 9 d" in soonest
+    assert "soon.localhost" in soonest
+    assert "Secret default/soon" in soonest
+    assert "later.localhost" in other
+
+
 async def what_matches(operator: Operator, site: Site) -> None:
     page = operator.page
     await operator.write("try-host", "web.localhost", submit="try")
@@ -99,12 +110,19 @@ async def what_matches(operator: Operator, site: Site) -> None:
     await page.shows("card", "backend default_web_80")
 
 
-async def prepare(site: Site, running: Running, page: Page) -> None:
-    """Write objects in trouble, and wait until the first screen shows them."""
+def write_failing_objects(site: Site) -> None:
+    """Write an Ingress without endpoints, one of another class, and two with certificates."""
     site.write("lost", *service("empty"), ingress("lost", "lost.localhost", "empty"))
     foreign = ingress("foreign", "foreign.localhost", "web")
     foreign["spec"]["ingressClassName"] = "nginx"
     site.write("foreign", foreign)
+    for name, days in (("later", 90), ("soon", 9)):
+        site.write(name, *tls_ingress(name, f"{name}.localhost", "web", days))
+
+
+async def prepare(site: Site, running: Running, page: Page) -> None:
+    """Write objects in trouble, and wait until the first screen shows them."""
+    write_failing_objects(site)
     await page.shows("routes", "lost.localhost")
     await running.quiet()
     site.write("more", *service("more", 1), ingress("more", "more.localhost", "more"))
@@ -112,10 +130,11 @@ async def prepare(site: Site, running: Running, page: Page) -> None:
     await running.quiet()
 
 
-@pytest.mark.parametrize("story", [why_503, why_404, why_reloaded, what_matches])
+@pytest.mark.parametrize("story", [why_503, why_404, why_reloaded, which_certificate_expires, what_matches])
 async def test_question_is_answered_in_three_actions(
     site: Site, haproxy_binary: Path, chromium: Path, tmp_path: Path, story: Story
 ) -> None:
+    site.write_tls_config()
     async with looking(site, haproxy_binary, chromium, tmp_path / "profile") as (running, page):
         await prepare(site, running, page)
         if folder := os.environ.get("HAPTIC_SCREENSHOTS"):

@@ -8,7 +8,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from haptic_trio.gateway.listeners import certificates as listener_certificates
-from haptic_trio.telemetry import expiry
+from haptic_trio.haproxy.config import expiry
 from haptic_trio.templating.filters.authorities import AUTHORITIES, can_staple
 from haptic_trio.templating.filters.content import pem
 from haptic_trio.templating.filters.emit import EmitError

@@ -11,7 +11,7 @@ import msgspec
 
 from haptic_trio import channels, messages
 from haptic_trio.console import api, protocol, stream
-from haptic_trio.explain import requests, route_list
+from haptic_trio.explain import answers, requests, route_list
 from tools.docgen.configuration import cell
 from tools.docgen.markdown import table
 
@@ -84,6 +84,7 @@ def console_page() -> str:
         *_only(stream, "Hello", "Request"),
         *structs_of(protocol),
         *_only(route_list, "Route"),
+        *_only(answers, "ServedCertificate"),
         *structs_of(requests),
     ]
     return "\n".join(

@@ -11,6 +11,7 @@ import trio
 from haptic_trio.channels import Channels, EventBuffer
 from haptic_trio.cli.serving.fleet import count_groups, fleet_of
 from haptic_trio.dataplane.local.instance import LocalAgent
+from haptic_trio.haproxy.config.expiry import Expiries, find_expiries
 from haptic_trio.health import HealthReport
 from haptic_trio.httpstore.store import HttpStore
 from haptic_trio.k8s.api.cluster import ApiCluster
@@ -18,7 +19,6 @@ from haptic_trio.k8s.api.watch_counts import WatchCounts
 from haptic_trio.k8s.client import Client
 from haptic_trio.metrics import PREFIX, Families, Family, Reading, Readings
 from haptic_trio.stages.process import Process
-from haptic_trio.telemetry.expiry import Expiries, find_expiries
 
 Observe: TypeAlias = Callable[[msgspec.Struct], None]
 

@@ -89,7 +89,8 @@ function serversOf(backend, figures) {
 }
 
 const certificateOf = (one) => [
-  lineLink(one.line.path, one.line.line, one.path), ` for ${one.names.join(", ")}`, ...(one.made_by.object ? [" of ", objectLink(one.made_by.object)] : []),
+  lineLink(one.line.path, one.line.line, one.path), ` for ${one.names.join(", ")}`,
+  ...(one.expires ? [`, expires ${new Date(one.expires * 1000).toISOString().slice(0, 10)}`] : []), ...(one.made_by.object ? [" of ", objectLink(one.made_by.object)] : []),
 ];
 
 function listOf(items, classes = "") {

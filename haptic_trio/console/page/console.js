@@ -9,7 +9,7 @@ import * as views from "./views.js";
 
 const KEPT_EVENTS = 1000;
 const ALWAYS = ["state", "events", "diff"];
-const FOLLOWED = { routes: ["routes", "live"], instances: ["live"], internals: ["tasks", "channels", "stores"] };
+const FOLLOWED = { routes: ["routes", "live"], instances: ["live", "certificates"], internals: ["tasks", "channels", "stores"] };
 
 let view = "routes";
 let detail = "";
@@ -64,6 +64,7 @@ function take(message) {
       showState();
       break;
     case "routes": routes.take(message.value); break;
+    case "certificates": views.showCertificates(message.value, Date.now() / 1000); break;
     case "live":
       live = message.value;
       routes.takeFigures(live.backends);

@@ -1,6 +1,9 @@
 // The headline, instances, problems and the configuration.
 import { byId, choices, fill, lasting, link, make, ms, stopAt, timeOf } from "./dom.js";
 
+// Seconds before its expiry from which a certificate is marked.
+const SOON = 30 * 86400;
+
 const counted = (count, name) => `${count} ${name}${count === 1 ? "" : "s"}`;
 
 // The name of the last completed startup stage.
@@ -51,6 +54,23 @@ function reloadOf(reload, moment) {
     for (const [at, object] of reload.objects.entries()) found.push(at ? ", " : "", link("configuration", object));
   }
   return found;
+}
+
+// *unix* is the present time, in seconds since 1970.
+export function showCertificates(page, unix) {
+  fill("certificates", page.certificates.map((one) => [
+    make("span", expiryOf(one.expires, unix), one.expires <= unix ? "bad" : one.expires - unix < SOON ? "warn" : ""),
+    (one.names ?? []).join(", "),
+    (one.objects ?? []).flatMap((object, at) => [at ? ", " : "", link("configuration", object)]),
+    link("configuration", one.path),
+  ]), "No certificates.");
+  const more = page.total - page.certificates.length;
+  byId("certificate-count").textContent = more > 0 ? `the first ${page.certificates.length} of ${page.total}` : page.total || "";
+}
+
+function expiryOf(expires, unix) {
+  const day = new Date(expires * 1000).toISOString().slice(0, 16).replace("T", " ");
+  return `${day} UTC, ${expires <= unix ? "expired" : `in ${lasting(expires - unix)}`}`;
 }
 
 export function showProblems(state) {

@@ -45,13 +45,19 @@ def find_expiries(generation: Generation) -> Expiries:
     return Expiries(len(found), tuple(sorted(one.at for one in found)), tuple(nsmallest(SOONEST, found)))
 
 
+def expiry_of(file: AuxFile) -> float | None:
+    """Return when the certificate in *file* expires, in seconds since 1970; None if it holds no certificate."""
+    if _MEMO not in file.memo:
+        match = PEM.search(file.content)
+        # Only the certificate, so that the cache holds no private keys.
+        file.memo[_MEMO] = _expiry_of(match[0]) if match is not None else None
+    found: float | None = file.memo[_MEMO]
+    return found
+
+
 def _expiries(files: Iterable[AuxFile]) -> Iterable[Expiry]:
     for file in files:
-        if _MEMO not in file.memo:
-            match = PEM.search(file.content)
-            # Only the certificate, so that the cache holds no private keys.
-            file.memo[_MEMO] = _expiry_of(match[0]) if match is not None else None
-        at = file.memo[_MEMO]
+        at = expiry_of(file)
         if at is not None:
             yield Expiry(at, file.path)
 

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import trustme
 
+from haptic_trio.haproxy.config.expiry import SOONEST, find_expiries
 from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
-from haptic_trio.telemetry.expiry import SOONEST, find_expiries
 
 BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
 
