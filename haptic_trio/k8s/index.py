@@ -119,9 +119,11 @@ class Table:
         """Return a table of the same objects, which changes by itself."""
         copy = Table(self._schema)
         copy._all = self._all.copied()
-        copy._buckets = {
-            keys: bucket if isinstance(bucket, tuple) else bucket.copied() for keys, bucket in self._buckets.items()
-        }
+        # A copy of a dictionary hashes no key again, unlike a comprehension.
+        copy._buckets = dict(self._buckets)
+        for keys, bucket in self._buckets.items():
+            if not isinstance(bucket, tuple):
+                copy._buckets[keys] = bucket.copied()
         copy._objects, copy._prefixes = dict(self._objects), dict(self._prefixes)
         return copy
 

@@ -25,6 +25,10 @@ from haptic_trio.templating.values.subjects import Origin
 from haptic_trio.templating.views import ResourcesView
 
 
+def _begin_with_nothing() -> None:
+    """Complete nothing: the records of the former session are of no use."""
+
+
 class CompiledTemplates:
     """All templates of one configuration. Sessions hold their output."""
 
@@ -61,18 +65,21 @@ class CompiledTemplates:
         run.secret_stores = frozenset(self._secrets)
         return Session(stores, self._variables, run, self._reads_secrets, open_fetches)
 
-    def take_over(self, session: Session, former: "CompiledTemplates", before: Session, stores: frozenset[str]) -> None:
+    def take_over(
+        self, session: Session, former: "CompiledTemplates", before: Session, stores: frozenset[str]
+    ) -> Callable[[], None]:
         """Have *session*, which is new, begin with what is still valid of *before*, a session of *former*.
 
-        *stores* are those whose content, index or ignored fields may differ
-        from the store of the same name in *before*. Does nothing if the two
-        configurations differ in more than templates, variables and stores.
+        Returns what completes it; see `Session.take_over`. *stores* are those
+        whose content, index or ignored fields may differ from the store of the
+        same name in *before*. Does nothing if the two configurations differ in
+        more than templates, variables and stores.
         """
         mine = self._outputs, self._limits, self._paths, self._secrets
         if mine != (former._outputs, former._limits, former._paths, former._secrets):  # noqa: SLF001  the two are of one class
-            return
+            return _begin_with_nothing
         if session.stores.keys() != before.stores.keys():
-            return
+            return _begin_with_nothing
         variables = frozenset(
             name
             for name in self._variables.keys() | former._variables.keys()  # noqa: SLF001  the two are of one class
@@ -87,7 +94,7 @@ class CompiledTemplates:
         alike = Memo()
         self._engine.declare(former._engine, alike)  # noqa: SLF001  the two are of one class
         differences = Differences(changed=changed, stale=stale, variables=variables, stores=stores)
-        session.take_over(before, differences, alike)
+        return session.take_over(before, differences, alike)
 
     def dismantle(self) -> None:
         """Free the compiled templates without a collection of garbage; nothing may render any more."""

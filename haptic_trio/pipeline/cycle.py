@@ -129,12 +129,13 @@ class Pipeline:
 
         *kinds* are the stores that watch the same objects in the same way as
         those of *former*; they get the content that these have when *begin*
-        is called. The next render of *former* waits meanwhile.
+        is called. The next render of *former* waits while its records are
+        copied.
         """
 
-        def copy() -> None:
+        def copy() -> Callable[[], None]:
             self._stores.take_over(former._stores, kinds)  # noqa: SLF001  the two are of one class
-            self._renderer.take_over(renderer, self._stores, frozenset(self._stores.keys() - kinds))
+            return self._renderer.take_over(renderer, self._stores, frozenset(self._stores.keys() - kinds))
 
         renderer, validator = former._renderer, former._validator  # noqa: SLF001  the two are of one class
         async with former.turn:
@@ -143,7 +144,8 @@ class Pipeline:
         async with former.turn:
             with former._stores.frozen():  # noqa: SLF001  the two are of one class
                 begin()
-                await renderer.work(copy)
+                complete = await renderer.work(copy)
+        await self._renderer.work(complete)
 
     async def run(
         self, correlation: str, reason: Reason = Reason.CHANGED, *, progress: Callable[[], None] = _ignore

@@ -105,16 +105,21 @@ class Renderer:
         self._serial = 0
         self._rendering: trio.Event | None = None
 
-    def take_over(self, former: "Renderer", stores: Mapping[str, ReadableStore], differing: frozenset[str]) -> None:
+    def take_over(
+        self, former: "Renderer", stores: Mapping[str, ReadableStore], differing: frozenset[str]
+    ) -> Callable[[], None]:
         """Let the first render of *stores* begin with what is still valid of the newest render of *former*. Blocking.
 
-        *differing*: stores of which nothing is known. The others have the
-        content of those of *former*. Neither stores nor *former* may be used
-        meanwhile. If *former* has rendered nothing, the first render begins with nothing.
+        Returns what completes it, also blocking: call it before the first
+        render. *differing*: stores of which nothing is known. The others have
+        the content of those of *former*. Neither stores nor *former* may be
+        used until the return of this call. If *former* has rendered nothing,
+        the first render begins with nothing.
         """
-        if former._session is not None and former.has_rendered:  # noqa: SLF001  the two are of one class
-            self._session = self._begin(stores)
-            self.templates.take_over(self._session, former.templates, former._session, differing)  # noqa: SLF001  the two are of one class
+        if former._session is None or not former.has_rendered:  # noqa: SLF001  the two are of one class
+            return lambda: None
+        self._session = self._begin(stores)
+        return self.templates.take_over(self._session, former.templates, former._session, differing)  # noqa: SLF001  the two are of one class
 
     async def render(self, stores: Mapping[str, ReadableStore], recall: Recall | None = None) -> Rendered:
         """Render *stores*; raises `RejectedError` if a template fails outside of fragments.

@@ -78,18 +78,20 @@ class Session:
         self._conflicts = Conflicts(partial(reads_secrets, run))
         self._warnings: tuple[tuple[ObjectWarning, ...], ...] = ((), (), ())
 
-    def take_over(self, former: "Session", differences: Differences, alike: Memo) -> None:
-        """Begin with the records of *former*, as far as *differences* leave them valid; nothing may render in it.
+    def take_over(self, former: "Session", differences: Differences, alike: Memo) -> Callable[[], None]:
+        """Begin with the records of *former*, as far as *differences* leave them valid.
 
-        *alike* declares functions of both configurations that mean the same.
-        The stores that do not differ have the content that *former* sees in its own.
+        Returns what completes it, and must follow. Nothing may render in
+        *former* until the return of this call. *alike* declares functions of
+        both configurations that mean the same. The stores that do not differ
+        have the content that *former* sees in its own.
         """
         for name in ("resources", "http"):
             alike.declare(former.context[name], self.context[name])
         views, former_views = views_in(self.views), views_in(former.views)
         for name, view in views.items():
             alike.declare(former_views[name], view)
-        take_over(self.run, former.run, self.context, views, differences, alike)
+        complete = take_over(self.run, former.run, self.context, views, differences, alike)
         mark_used(self.views, used_kinds(former.views))
         self.files, self.texts = former.files, former.texts.copied()
         self.changed_files = dict(former.changed_files)
@@ -103,8 +105,13 @@ class Session:
             )
             for name, (base, overlay) in former._overlays.items()  # noqa: SLF001  the two are of one class
         }
-        if quarantined:
-            take_changes(self.run, quarantined)
+
+        def complete_with_quarantined() -> None:
+            complete()
+            if quarantined:
+                take_changes(self.run, quarantined)
+
+        return complete_with_quarantined
 
     def dismantle(self) -> None:
         """Free the records and let go of the stores; the session must not be used any more."""

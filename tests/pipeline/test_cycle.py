@@ -11,7 +11,7 @@ import trio
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.messages import ConfigRendered, Quarantined, Released
 from haptic_trio.pipeline.rejection.errors import RejectedError
-from haptic_trio.pipeline.render import Rendered
+from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.templating.incremental.provenance import Provenance
 from tests.support.components.controller import accepting_binary
 from tests.support.components.pipeline import HEAD, Bench
@@ -273,6 +273,37 @@ async def test_cycle_includes_a_write_during_a_question_about_the_newest_render(
         may_answer.set()
 
     assert "backend late" in texts[0]
+
+
+async def test_running_pipeline_goes_on_before_the_records_of_a_candidate_are_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    binary = script(tmp_path / "haproxy", "exit 0")
+    running, candidate = Bench(binary, BACKENDS), Bench(binary, BACKENDS)
+    running.put(web("api"))
+    await running.run()
+    has_rendered, take_over = threading.Event(), Renderer.take_over
+
+    def take_over_slowly(*arguments: Any) -> Callable[[], None]:
+        complete = take_over(*arguments)
+
+        def complete_later() -> None:
+            assert has_rendered.wait(30)
+            complete()
+
+        return complete_later
+
+    monkeypatch.setattr(Renderer, "take_over", take_over_slowly)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(candidate.pipeline.take_over, running.pipeline, ["services"])
+        await trio.testing.wait_all_tasks_blocked()
+        running.put(web("late"))
+        assert "backend late" in (await running.run()).generation.text
+        has_rendered.set()
+
+    # The candidate has what there was, and renders nothing of it again.
+    assert "backend late" not in (await candidate.run()).generation.text
+    assert [event.fragments_rendered for event in candidate.reported() if isinstance(event, ConfigRendered)] == [0]
 
 
 async def test_cancelled_cycle_gives_the_stores_free(tmp_path: Path) -> None:

@@ -2,10 +2,17 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from haptic_trio.templating.incremental.questions import UNKNOWN, Dependency, Part
 from haptic_trio.templating.incremental.records import Node
+
+
+class IndexSnapshot(NamedTuple):
+    """State of an index at one moment."""
+
+    nodes: dict[Dependency, Node | dict[Node, Dependency]]
+    answers: dict[Part, Any]
 
 
 class DependencyIndex:
@@ -19,22 +26,36 @@ class DependencyIndex:
         self.answers: dict[Part, Any] = {}
         """The answers of parts now, as far as they are known."""
 
-    def copied(self, nodes: Mapping[Node, Node]) -> "DependencyIndex":
-        """Return an index of the same questions and answers by *nodes*, the copies of the askers.
+    def snapshot(self) -> "IndexSnapshot":
+        """Return the present state, for `of`."""
+        # A copy of a dictionary hashes no key again, unlike a comprehension.
+        nodes = dict(self._nodes)
+        for question, known in self._nodes.items():
+            if type(known) is dict:
+                nodes[question] = dict(known)
+        return IndexSnapshot(nodes, dict(self.answers))
+
+    @classmethod
+    def of(cls, snapshot: "IndexSnapshot", nodes: Mapping[Node, Node]) -> "DependencyIndex":
+        """Return an index of the questions and answers in *snapshot* by *nodes*, the copies of the askers.
 
         Askers without a copy are left out.
         """
-        copy = DependencyIndex()
-        copy._parts = {question: dict(parts) for question, parts in self._parts.items()}
-        copy.answers = dict(self.answers)
-        for question, known in self._nodes.items():
+        index = cls()
+        index.answers = snapshot.answers
+        for question, known in snapshot.nodes.items():
             if type(known) is dict:
                 found = {nodes[node]: canonical for node, canonical in known.items() if node in nodes}
-                if found:
-                    copy._nodes[question] = found
+                if not found:
+                    continue
+                index._nodes[question] = found
             elif known in nodes:
-                copy._nodes[question] = nodes[known]  # type: ignore[index]
-        return copy
+                index._nodes[question] = nodes[known]  # type: ignore[index]
+            else:
+                continue
+            if type(question) is Part:
+                index._parts.setdefault(question.question, {})[question.aspect] = question
+        return index
 
     def __len__(self) -> int:
         return len(self._nodes)

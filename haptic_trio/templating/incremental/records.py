@@ -265,13 +265,18 @@ class Claims:
     def __iter__(self) -> Iterator[str]:
         return iter(self._ordered)
 
-    def copied(self, units: Mapping[Unit, Unit]) -> "Claims":
-        """Return the same claims by *units*, the copies of the units."""
+    def copied(self) -> "Claims":
+        """Return the same claims by the same units, which change by themselves."""
         copy = Claims()
-        for path, claims in self._ordered.items():
-            copy._ordered[path] = [(position, units[unit], file) for position, unit, file in claims]
-            copy._positions[path] = {units[unit]: position for unit, position in self._positions[path].items()}
+        copy._ordered = {path: list(claims) for path, claims in self._ordered.items()}
+        copy._positions = {path: dict(positions) for path, positions in self._positions.items()}
         return copy
+
+    def replace_units(self, units: Mapping[Unit, Unit]) -> None:
+        """Replace each unit by its copy in *units*."""
+        for path, claims in self._ordered.items():
+            self._ordered[path] = [(position, units[unit], file) for position, unit, file in claims]
+            self._positions[path] = {units[unit]: position for unit, position in self._positions[path].items()}
 
     def first(self, path: str) -> RenderedFile | None:
         """Return the file that is used for *path*."""

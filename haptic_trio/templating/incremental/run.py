@@ -97,11 +97,16 @@ class RenderRun(Recorder):
         """Warnings for owners of objects, without duplicates, sorted; the same tuple until they change."""
         return self._warnings.all()
 
-    def take_reports(self, former: "RenderRun", units: Mapping[Unit, Unit]) -> None:
-        """Begin with the warnings of *former*, and render again what it rejects; *units* are copies of its units."""
+    def take_reports(self, former: "RenderRun") -> None:
+        """Begin with the warnings and rejections of *former*, by its units."""
         self._warnings = former._warnings.copied()  # noqa: SLF001  the two are of one class
-        self._rejecting = {units[unit]: None for unit in former._rejecting}  # noqa: SLF001  the two are of one class
+        self._rejecting = dict(former._rejecting)  # noqa: SLF001  the two are of one class
         self._rejections = None
+
+    def replace_units(self, units: Mapping[Any, Any]) -> None:
+        """Replace the units that claims and rejections name by their copies; render again what is rejected."""
+        self.claims.replace_units(units)
+        self._rejecting = {units[unit]: None for unit in self._rejecting}
         for unit in self._rejecting:
             node: Any = unit
             self.invalidate(node)

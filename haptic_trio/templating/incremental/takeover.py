@@ -1,21 +1,26 @@
 """Take-over: a run for a changed configuration begins with the records of the run before it.
 
-The records are copied, and what may depend on a difference becomes pending.
+The records are copied, and what may depend on a difference becomes pending. No
+render of the former run can be in progress while they are read, so reading
+takes few steps for each record; objects are made of them after that.
+
 All roots render again: they have other functions and variables around their
 regions. A region is kept if its body and the variables around it are the same
 (see `scope.Memo`), and so are the turns in it that asked for nothing that
 differs. What has been rendered before is shared: texts, pages and outputs.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from haptic_trio.chunked import Paged
+from haptic_trio.templating.incremental.dependencies import DependencyIndex
 from haptic_trio.templating.incremental.quarantined import touch_object
 from haptic_trio.templating.incremental.questions import Dependency, Part
-from haptic_trio.templating.incremental.records import Child, Kept, Listing, Node, Region, Root, Unit
+from haptic_trio.templating.incremental.records import Child, Kept, Listing, Node, Region, Root
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.scope import Memo
 
@@ -40,28 +45,40 @@ def take_over(
     views: Mapping[str, Listing],
     differences: Differences,
     alike: Memo,
-) -> None:
-    """Have *run*, which is new, begin with the records of *former*; nothing may render in either meanwhile.
+) -> Callable[[], None]:
+    """Have *run*, which is new, begin with the records of *former*; return what completes it, and must follow.
 
-    *context* and *views* are those of *run*. *alike* declares which objects in
-    variables of *former* stand for which of *run*. The next render refreshes
-    all roots; call `settle` after it.
+    Nothing may render in *former* during this call, which copies what changes,
+    as quickly as possible. What it returns takes longer, and *former* may
+    render meanwhile. *context* and *views* are those of *run*. *alike*
+    declares which objects in variables of *former* stand for which of *run*.
+    The next render refreshes all roots; call `settle` after it.
     """
-    _Copying(run, former, context, views).copy()
-    over = frozenset(
-        region.template for root in run.roots.values() for region in root.regions if region.store in differences.stores
-    )
-    alike.changed, alike.stale = differences.changed | over, differences.stale | over
-    alike.variables = differences.variables
-    # Compiled macros hold the run.
-    alike.declare(former, run)
-    run.alike = alike
-    for question in [question for question in run.index if _differs(question, differences)]:
-        if type(question) is Part:
-            run.index.renew(question.question, None)
-        run.touch(question)
-    for found in former.quarantined.objects:
-        touch_object(run, found)
+    copying = _Copying(run, former, context, views)
+    copying.copy()
+    quarantined = tuple(former.quarantined.objects)
+
+    def complete() -> None:
+        copying.complete()
+        over = frozenset(
+            region.template
+            for root in run.roots.values()
+            for region in root.regions
+            if region.store in differences.stores
+        )
+        alike.changed, alike.stale = differences.changed | over, differences.stale | over
+        alike.variables = differences.variables
+        # Compiled macros hold the run.
+        alike.declare(former, run)
+        run.alike = alike
+        for question in [question for question in run.index if _differs(question, differences)]:
+            if type(question) is Part:
+                run.index.renew(question.question, None)
+            run.touch(question)
+        for found in quarantined:
+            touch_object(run, found)
+
+    return complete
 
 
 def settle(run: RenderRun) -> None:
@@ -80,6 +97,15 @@ def _differs(question: Dependency, differences: Differences) -> bool:
             return kind == "http"
 
 
+class _Turns(NamedTuple):
+    """The turns of a region at one moment."""
+
+    children: list[Child]
+    fields: list[tuple[Any, ...]]
+    """Values of `_FIELDS` of each."""
+    pending: set[Child]
+
+
 class _Copying:
     """Copies the records of a run; lives for one call."""
 
@@ -91,25 +117,34 @@ class _Copying:
         self._context = context
         self._views = views
         self._nodes: dict[Node, Node] = {}
+        self._turns: list[tuple[Region, _Turns]] = []
+        self._index = former.index.snapshot()
 
     def copy(self) -> None:
+        """Copy all but the turns and the index; claims and rejections still name units of the former run."""
         run, former = self._run, self._former
         for root in former.roots.values():
             run.roots[root.name] = self._copy_root(root)
-        nodes: dict[Any, Any] = self._nodes
-        run.index = former.index.copied(nodes)
-        run.claims = former.claims.copied(nodes)
+        run.claims = former.claims.copied()
         run.produced = former.produced.copied()
-        run.changed = set(run.produced)
         run.shares.take_over(former.shares)
-        run.take_reports(former, nodes)
+        run.take_reports(former)
         run.captured = set(former.captured)
         run.take_origins(former)
+
+    def complete(self) -> None:
+        """Make the turns, and what refers to them."""
+        for region, turns in self._turns:
+            self._make_turns(region, turns)
+        self._run.index = DependencyIndex.of(self._index, self._nodes)
+        self._run.replace_units(self._nodes)
+        self._run.changed = set(self._run.produced)
 
     def _copy_root(self, root: Root) -> Root:
         copy = Root(root.name, root.number, self._context)
         self._nodes[root] = copy
-        _copy_unit(copy, root)
+        copy.asked, copy.outputs, copy.rejections = root.asked, root.outputs, root.rejections
+        copy.warnings, copy.files = root.warnings, root.files
         copy.has_entries, copy.origins, copy.segments, copy.text = (
             root.has_entries, root.origins, root.segments, root.text,
         )  # fmt: skip
@@ -133,15 +168,24 @@ class _Copying:
             region.position, region.within, region.scope, region.context,
         )  # fmt: skip
         copy.is_whole, copy.shelf = region.is_whole, region.shelf.copied()
-        children, nodes = copy.children, self._nodes
-        for object_id, child in region.children.items():
-            fresh = nodes[child] = children[object_id] = Child(copy, object_id, child.key, child.resource)
-            _copy_unit(fresh, child)
-            fresh.is_placed, fresh.pieces, fresh.place = child.is_placed, child.pieces, child.place
-        copy.pending = {children[child.object_id] for child in region.pending}
+        children = list(region.children.values())
+        self._turns.append((copy, _Turns(children, list(map(_FIELDS, children)), set(region.pending))))
         return copy
 
+    def _make_turns(self, region: Region, turns: _Turns) -> None:
+        children, nodes = region.children, self._nodes
+        for child, fields in zip(turns.children, turns.fields, strict=True):
+            object_id, key, resource = fields[:3]
+            fresh = nodes[child] = children[object_id] = Child(region, object_id, key, resource)
+            (
+                fresh.asked, fresh.outputs, fresh.rejections, fresh.warnings, fresh.files,
+                fresh.is_placed, fresh.pieces, fresh.place,
+            ) = fields[3:]  # fmt: skip
+        region.pending = {children[child.object_id] for child in turns.pending}
 
-def _copy_unit(copy: Unit, unit: Unit) -> None:
-    copy.asked, copy.outputs, copy.rejections = unit.asked, unit.outputs, unit.rejections
-    copy.warnings, copy.files = unit.warnings, unit.files
+
+_FIELDS: Final = attrgetter(
+    "object_id", "key", "resource",
+    "asked", "outputs", "rejections", "warnings", "files", "is_placed", "pieces", "place",
+)  # fmt: skip
+"""The state of a turn. Its values are immutable, or replaced as a whole."""

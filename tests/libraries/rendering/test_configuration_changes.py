@@ -47,7 +47,7 @@ def rendered_fragments(before: Config, after: Config, marker: str) -> int:
     assert former.render_here(stores).fragments_rendered > 2 * COUNT
     renderer, others = Renderer(after), stores_of(after)
     others.take_over(stores, stores.keys())
-    renderer.take_over(former, others, frozenset())
+    renderer.take_over(former, others, frozenset())()
     rendered = renderer.render_here(others)
     assert rendered.text == Renderer(after).render_here(stores).text
     assert marker in rendered.text

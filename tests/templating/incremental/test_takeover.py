@@ -1,6 +1,7 @@
 """A render that begins with the records of another configuration equals a render that begins with nothing."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis.stateful import initialize, rule
 from haptic_trio.config.model import Config
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.store import Store, Stores
+from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.render import Renderer
 from tests.pipeline.test_incremental import MAPS, PARTS, SNIPPETS, WATCHED, IncrementalMachine
 from tests.support.components.pipeline import config_of
@@ -131,7 +133,7 @@ class TakeoverMachine(IncrementalMachine):
         self.rendered = None
 
     def change(self) -> None:
-        """Begin another configuration as a candidate does."""
+        """Begin another configuration as a candidate does, while the former one goes on."""
         former, stores, before = self.renderer, self.stores, self.config
         self.configure()
         same = {
@@ -143,10 +145,17 @@ class TakeoverMachine(IncrementalMachine):
         )
         for name in same:
             self.stores[name].take_over(stores[name])
-        self.renderer.take_over(former, self.stores, frozenset(self.stores.keys() - same))
+        complete = self.renderer.take_over(former, self.stores, frozenset(self.stores.keys() - same))
+        held = {name: store.list() for name, store in stores.items()}
+        # What the former configuration renders from now on does not count.
+        for store in stores.values():
+            store.replace(())
+        with suppress(RejectedError):
+            former.render_here(stores)
+        complete()
         # The watches bring what the others hold.
         for name, store in self.stores.items():
-            store.replace(stores[name].list())
+            store.replace(held[name])
 
     @rule(fields=st.lists(ONE_FIELD, min_size=1, max_size=2))
     def change_fields(self, fields: list[tuple[str, Any]]) -> None:
