@@ -66,7 +66,7 @@ class HeavyChanges:
         if not self._is_ready:
             with self._stores.frozen():
                 left = await self._renderer.render_ahead(self._current, self._versions, intake.seconds)
-            self._is_ready = left <= MOST_DEPENDENTS
+            self._is_ready = not left
 
     def _follow(self) -> None:
         """Forget the present change if it waits no longer, or if its object is deleted now."""

@@ -41,6 +41,11 @@ SHARED = {
     }.items()
 }
 """With these, all Ingresses register the same file."""
+PASSWORD = {
+    "nginx.ingress.kubernetes.io/auth-type": "basic",
+    "nginx.ingress.kubernetes.io/auth-secret": "users",
+}
+"""With these, all Ingresses hash passwords."""
 AUTHORITIES = [trustme.CA().cert_pem.bytes() for _ in range(2)]
 
 
@@ -66,6 +71,16 @@ def authorities(number: int) -> Resource:
         "metadata": {"name": "authorities", "namespace": "default"},
         "type": "Opaque",
         "data": {"ca.crt": b64encode(AUTHORITIES[number]).decode()},
+    }
+
+
+def users(rounds: int = 1000) -> Resource:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "users", "namespace": "default"},
+        "type": "Opaque",
+        "data": {"auth": b64encode(f"joe:$5$rounds={rounds}$abcdefgh${'x' * 43}\n".encode()).decode()},
     }
 
 
@@ -117,6 +132,15 @@ class Bench:
             if await self.pipeline.render_ahead():
                 prepared = await self.cycle()
         raise AssertionError("changes wait for ever")
+
+    async def take_in_heavy(self) -> tuple[Prepared, int]:
+        """Run the cycle that takes in the heavy change that waits; return also how many steps ahead it took."""
+        await self.cycle()
+        steps = 1
+        while not await self.pipeline.render_ahead():
+            await self.cycle()
+            steps += 1
+        return await self.cycle(), steps
 
     def targets(self, prepared: Prepared) -> set[str]:
         """Return the backends that requests for the Ingresses are led to."""

@@ -1,10 +1,12 @@
 """Rendering ahead: turns are rendered for a change of an object before the change is taken in.
 
-A change on which very many turns depend would make one render long. So they
-render in several steps, while lookups still find the former version of the
-object everywhere else. Their results are kept beside the records, and replace
-them when the change is taken in, all in one render. A result is dropped if
-anything else changes that it depends on; its turn then renders as usual.
+A change on which very many turns depend would make one render long. So their
+bodies are called in several steps, while lookups still find the former version
+of the object everywhere else. The results, failures among them, are kept
+beside the records until the change is taken in: the render that does so takes
+them instead of calling the bodies, and decides by them as usual what is output
+and which objects are quarantined. A result is dropped if anything else changes
+that it depends on; its body is then called as usual.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,21 +14,26 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from haptic_trio.chunked import Piece
+from haptic_trio.templating.incremental.outputs import BodyResult
 from haptic_trio.templating.incremental.questions import UNKNOWN, Answer, Dependency, Part
 from haptic_trio.templating.incremental.records import Child, Root, Trace
 from haptic_trio.templating.values.limits import LimitReachedError
+from haptic_trio.templating.values.subjects import Origin
 
 if TYPE_CHECKING:
     from haptic_trio.templating.incremental.run import RenderRun
 
 
 class Result(NamedTuple):
-    """Output and lookups of a turn."""
+    """What the body of a turn gives, and its lookups."""
 
     resource: Any
     trace: Trace
-    pieces: list[Piece]
+    origins: Mapping[int, Origin]
+    """The origins of fragments inside it, by their numbers in marks."""
+    made: BodyResult
+    closing: BodyResult | None
+    """What it gives for a rejected object; None if the object was not rejected."""
 
 
 class Ahead:
@@ -37,12 +44,19 @@ class Ahead:
         self._skipped: set[Child] = set()
         """Turns that have to render when the change is taken in."""
         self._is_releasing = False
+        self._is_released = False
+        self.is_rendering = False
+        """Whether turns are rendered ahead now: limits of namespaces do not count yet."""
 
     def __len__(self) -> int:
         return len(self._results)
 
     def __contains__(self, child: Child) -> bool:
         return child in self._results or child in self._skipped
+
+    def result_of(self, child: Child) -> Result | None:
+        """Return the result of *child*; None without one."""
+        return self._results.get(child)
 
     def skip(self, child: Child) -> None:
         """Leave *child* to the render that takes the change in."""
@@ -56,16 +70,21 @@ class Ahead:
         child.asked = (*child.asked, *run.index.add(node, more))
         self._results[child] = result
 
-    def take(self, run: "RenderRun", child: Child) -> Result | None:
-        """Return and forget the result of *child*, if it is still what the turn would put out."""
-        result = self._results.pop(child, None) if self._results else None
-        if result is None or result.resource is not child.resource or run.recall.omitted:
+    def find(self, run: "RenderRun") -> Result | None:
+        """Return the result of the turn that is being rendered, if its body would still give that.
+
+        Until the render ends: the turn may render again because its object is quarantined or released.
+        """
+        child: Any = run.unit
+        result = self._results.get(child) if self._is_released else None
+        if result is None or result.resource is not child.resource or not child.is_placed:
             return None
         if any(run.known_file(path) is not None for path in result.trace.files):
             # Another turn registers the same file, with a result of its own.
             return None
         for key, output in result.trace.outputs.items():
-            if run.recall.problem_with(key, output) is not None:
+            # Fragments inside the body.
+            if key in run.recall.omitted or run.recall.problem_with(key, output) is not None:
                 return None
             try:
                 run.shares.claim(key, run.produced.get(key), output, run.claimed)
@@ -87,15 +106,27 @@ class Ahead:
         """Drop all results."""
         self._results.clear()
         self._skipped.clear()
+        self._is_released = False
 
     @contextmanager
     def releasing(self) -> Iterator[None]:
-        """Keep results inside the context: what changes is what they were rendered for."""
-        self._is_releasing = True
+        """Keep results inside the context: what changes is what they were rendered for. They are used from now on."""
+        self._is_releasing = self._is_released = True
         try:
             yield
         finally:
             self._is_releasing = False
+
+    @contextmanager
+    def rendering(self, run: "RenderRun") -> Iterator[None]:
+        """Have renderings inside the context leave no trace in the decisions of *run*."""
+        decided, run.quarantined = run.quarantined, run.quarantined.for_trial()
+        self.is_rendering = True
+        try:
+            yield
+        finally:
+            self.is_rendering = False
+            run.quarantined = decided
 
 
 class Change(NamedTuple):

@@ -6,12 +6,13 @@ fallbacks (see `quarantined`), or nothing; other objects render on.
 
 from collections.abc import Callable
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from haptic_trio.errors import Problem
-from haptic_trio.templating.incremental.outputs import FragmentOutput
+from haptic_trio.templating.incremental.ahead import Result
+from haptic_trio.templating.incremental.outputs import BodyResult, FragmentOutput
 from haptic_trio.templating.incremental.quarantined import Fallback, id_of_subject, is_turn_of, question_of
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.shares import question_of as question_of_room
@@ -20,7 +21,7 @@ from haptic_trio.templating.values.limits import LimitReachedError
 from haptic_trio.templating.values.marks import mark, strip_marks
 from haptic_trio.templating.values.paths import RenderedFile
 from haptic_trio.templating.values.report import describe, problem_of
-from haptic_trio.templating.values.subjects import Concern, FragmentKey, Origin, Rejection, RenderedText, is_same_object
+from haptic_trio.templating.values.subjects import FragmentKey, Origin, Rejection, RenderedText, is_same_object
 from haptic_trio.templating.values.text import Emitted
 
 
@@ -40,13 +41,12 @@ def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], 
     registered = len(run.unit_files)
     before = _Given(run)
     key = origin.key
-    known = run.quarantined.known_failure(key) if is_turn else None
-    if known is None:
+    ahead = run.ahead.find(run) if is_turn else None
+    made = _made_ahead(run, origin, ahead) if ahead is not None else None
+    if made is None and is_turn:
+        made = _known_failure(run, key)
+    if made is None:
         made = _call(run, origin, resource, caller)
-    else:
-        made = known
-        assert run.unit is not None
-        run.trace.asked.update(run.unit.asked)
     problem, omitted = made.problem, run.recall.omitted.get(key)
     if omitted is not None:
         # Only this fragment is affected, not others of its object.
@@ -67,7 +67,7 @@ def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], 
     if problem is not None:
         _reject(run, origin, problem, made, has_fallback=_has_fallback(fallback, good), is_apart=is_apart)
     if good is None:
-        return _render_closing(run, origin, resource, caller) if fallback is Fallback.CLOSED else Emitted("")
+        return _render_closing(run, origin, resource, caller, ahead) if fallback is Fallback.CLOSED else Emitted("")
     run.trace.outputs[key] = good
     registered = len(run.unit_files)
     run.trace.attempts += len(good.files)
@@ -101,21 +101,62 @@ class _Given:
             run.forget_file(next(reversed(run.unit_files)))
 
 
-class _Made(NamedTuple):
-    """Result of a fragment's body: its output, or the problem."""
+def attempt_ahead(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str]) -> Result | None:
+    """Return what *caller*, the body of a turn, gives, for an `attempt` after the change that is shown is taken in.
 
-    text: str
-    output: FragmentOutput | None
-    problem: Problem | None
-    concerns: list[Concern]
-    """Warnings for the case that the output is not used."""
-    guards: frozenset[str]
-    """See `FragmentOutput.guards`."""
-    reason: str = ""
-    """The problem for owners of other objects, without values."""
+    Whether the object is quarantined and how much its namespace may output is decided by that one.
+    Returns None if fragments inside the body fail or use fallbacks.
+    """
+    before, trace = _Given(run), run.trace
+    made = _call(run, origin, resource, caller)
+    if made.output is None:
+        before.restore(run)
+    elif trace.rejections or run.quarantined.concerns(trace.asked):
+        return None
+    origins = {number: run.origins[number] for number in trace.origins}
+    inside, closing = _Given(run), None
+    if run.quarantined.fallback_of(origin.subject) is Fallback.CLOSED:
+        closing = _call_closing(run, origin, resource, caller)
+        inside.restore(run)
+    return Result(resource, trace, origins, made, closing)
 
 
-def _call(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str]) -> _Made:
+def _made_ahead(run: RenderRun, origin: Origin, ahead: Result) -> BodyResult:
+    """Return the result of the body that was called *ahead*, and add its records to those of the turn."""
+    trace, known = run.trace, ahead.trace
+    trace.asked |= known.asked
+    trace.outputs.update(known.outputs)
+    trace.warnings.update(known.warnings)
+    trace.ordinals += known.ordinals
+    trace.attempts += known.attempts
+    trace.origins += ahead.origins
+    trace.is_volatile |= known.is_volatile
+    run.origins.update(ahead.origins)
+    for file in known.files.values():
+        run.register(file)
+    return _with_room(run, origin, ahead.made)
+
+
+def _with_room(run: RenderRun, origin: Origin, made: BodyResult, *, is_closing: bool = False) -> BodyResult:
+    """Return *made*, or a failure if the namespace has no room for it."""
+    if made.output is None:
+        return made
+    try:
+        _claim(run, origin.key, made.output, is_closing=is_closing)
+    except LimitReachedError as error:
+        return made._replace(output=None, problem=problem_of(error, origin.subject))
+    return made
+
+
+def _known_failure(run: RenderRun, key: FragmentKey) -> BodyResult | None:
+    known = run.quarantined.known_failure(key)
+    if known is not None:
+        assert run.unit is not None
+        run.trace.asked.update(run.unit.asked)
+    return known
+
+
+def _call(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str]) -> BodyResult:
     """Call the body *caller* for *resource*, within the limits of a fragment."""
     trace, subjects = run.trace, run.subjects
     registered, depth = len(run.unit_files), len(subjects)
@@ -156,7 +197,7 @@ def _call(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], st
         guards, trace.guards = frozenset(trace.guards), outer_guards
         trace.costs = outer_costs
     del subjects[depth:]
-    return _Made(text, output, problem, concerns, guards, reason)
+    return BodyResult(text, output, problem, concerns, guards, reason)
 
 
 def _check_limits(run: RenderRun, key: FragmentKey, output: FragmentOutput) -> None:
@@ -167,8 +208,13 @@ def _check_limits(run: RenderRun, key: FragmentKey, output: FragmentOutput) -> N
         raise run.too_large()
     _check_backends(run.limits.backend_servers, output)
     run.note_success(key.fragment)
+    if not run.ahead.is_rendering:
+        _claim(run, key, output, is_closing=run.is_closing)
+
+
+def _claim(run: RenderRun, key: FragmentKey, output: FragmentOutput, *, is_closing: bool) -> None:
     try:
-        run.shares.claim(key, run.produced.get(key), output, run.claimed, is_closing=run.is_closing)
+        run.shares.claim(key, run.produced.get(key), output, run.claimed, is_closing=is_closing)
     except LimitReachedError:
         run.ask(question_of_room(key.namespace))
         raise
@@ -208,7 +254,7 @@ def _has_fallback(fallback: Fallback | None, good: FragmentOutput | None) -> boo
 
 
 def _reject(
-    run: RenderRun, origin: Origin, problem: Problem, made: _Made, *, has_fallback: bool, is_apart: bool
+    run: RenderRun, origin: Origin, problem: Problem, made: BodyResult, *, has_fallback: bool, is_apart: bool
 ) -> None:
     rejection = Rejection(
         origin.fragment, origin.subject, problem, origin.ordinal, has_fallback, origin.within, is_apart=is_apart
@@ -221,25 +267,36 @@ def _reject(
     )
 
 
-def _render_closing(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str]) -> str:
+def _render_closing(
+    run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str], ahead: Result | None
+) -> str:
     """Return the text for a rejected object; empty if the template does not call `rejected`."""
-    before = _Given(run)
-    outer = run.is_closing, run.asks_rejected
-    run.is_closing, run.asks_rejected = True, False
-    try:
-        made = _call(run, origin, resource, caller)
-        is_meant = run.asks_rejected and made.output is not None
-    finally:
-        run.is_closing, run.asks_rejected = outer
-    before.restore(run)
+    if ahead is not None and ahead.closing is not None:
+        made = _with_room(run, origin, ahead.closing, is_closing=True)
+    else:
+        before = _Given(run)
+        made = _call_closing(run, origin, resource, caller)
+        before.restore(run)
+    if made.output is None:
+        return Emitted("")
     # Marks of inner fragments would name fragments without output.
-    text = strip_marks(made.text) if is_meant else ""
-    rounds = made.output.rounds if made.output is not None else 0
+    text, rounds = strip_marks(made.text), made.output.rounds
     output = FragmentOutput(text, (), origin.subject.resource_version, is_closing=True, rounds=rounds)
     if not text or run.recall.problem_with(origin.key, output) is not None:
         return Emitted("")
     run.trace.outputs[origin.key] = output
     return _marked(run, msgspec.structs.replace(origin, is_closing=True), text)
+
+
+def _call_closing(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str]) -> BodyResult:
+    """Call the body *caller* for a rejected object; no output if the template does not call `rejected`."""
+    outer = run.is_closing, run.asks_rejected
+    run.is_closing, run.asks_rejected = True, False
+    try:
+        made = _call(run, origin, resource, caller)
+        return made if run.asks_rejected else made._replace(output=None)
+    finally:
+        run.is_closing, run.asks_rejected = outer
 
 
 def _marked(run: RenderRun, origin: Origin, text: str) -> str:

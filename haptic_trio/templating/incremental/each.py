@@ -16,9 +16,10 @@ from jinja2.runtime import Context
 from jinja2.utils import missing
 
 from haptic_trio.chunked import Piece
-from haptic_trio.templating.incremental.ahead import Change, Result, dependents_of, other_answers
-from haptic_trio.templating.incremental.attempts import attempt
+from haptic_trio.templating.incremental.ahead import Change, dependents_of, other_answers
+from haptic_trio.templating.incremental.attempts import attempt, attempt_ahead
 from haptic_trio.templating.incremental.fragments import render_kept
+from haptic_trio.templating.incremental.quarantined import turns_of
 from haptic_trio.templating.incremental.records import Child, Listing, ObjectId, Region, Root, Site, code_of
 from haptic_trio.templating.incremental.run import RenderRun, current_run
 from haptic_trio.templating.incremental.scope import as_it_is, same, same_variables
@@ -218,6 +219,7 @@ def take_change(run: RenderRun, region: Region, object_id: ObjectId, resource: A
     fresh = _child(region, resource) if resource is not None else None
     if child is not None and fresh is not None and fresh.is_placed and fresh.key == child.key:
         child.resource = resource
+        run.ahead.forget(child)
         region.pending.add(child)
         return
     if child is not None:
@@ -268,64 +270,67 @@ def render_pending(run: RenderRun, region: Region) -> None:
 
 def _render_child(run: RenderRun, region: Region, child: Child) -> None:
     with run.rendering(region.root, child, region.within) as trace:
-        ahead = run.ahead.take(run, child) if child.is_placed else None
-        if ahead is not None and run.quarantined.fallback_of(region.origin_of(child).subject) is None:
-            run.trace, pieces = ahead.trace, ahead.pieces
-            for file in tuple(run.trace.files.values()):
-                run.register(file)
-        else:
-            pieces = _render_body(run, region, child)
+        origin = region.origin_of(child, len(run.subjects))
+        run.within = child.within
+        text = attempt(run, origin, child.resource, _Turn(region, child), is_apart=region.is_apart)
+        pieces = split_marks(text, run.origins)
         run.commit(child)
         run.forget_origins(trace.origins)
     _shelve(region, child, pieces)
     region.pending.discard(child)
 
 
-def _render_body(run: RenderRun, region: Region, child: Child) -> list[Piece]:
-    origin = region.origin_of(child, len(run.subjects))
-    run.within = child.within
-    text = attempt(run, origin, child.resource, _Turn(region, child), is_apart=region.is_apart)
-    return split_marks(text, run.origins)
-
-
 def render_ahead(run: RenderRun, changes: Mapping[str, Change], until: float) -> int:
     """Render turns that depend on *changes*, which the views show, until the CPU time *until*; return the number left.
 
-    The records stay as they are. At least one turn is rendered.
+    The records stay as they are. At least one turn is rendered. Of objects that are quarantined or released for
+    one of these turns, all turns are rendered, since their output changes.
     """
     left = 0
     is_late = False
     # First: answers as they are without the changes.
-    dependents = dependents_of(run, changes)
-    with other_answers(run, changes):
-        for child in dependents:
-            if child in run.ahead or child in child.region.pending:
+    found = dependents_of(run, changes)
+    waiting = list(found)
+    with other_answers(run, changes), run.ahead.rendering(run):
+        for child in waiting:
+            if child in child.region.pending:
                 continue
-            if is_late:
-                left += 1
-                continue
-            _render_ahead(run, child)
-            is_late = cpu_clock() > until
+            if child not in run.ahead:
+                if is_late:
+                    left += 1
+                    continue
+                _render_ahead(run, child)
+                is_late = cpu_clock() > until
+            if _quarantines_or_releases(run, child):
+                more = dict.fromkeys(turn for turn in turns_of(run, child.object_id) if turn not in found)
+                found |= more
+                waiting += more
     return left
+
+
+def _quarantines_or_releases(run: RenderRun, child: Child) -> bool:
+    result = run.ahead.result_of(child)
+    if result is None or child.region.is_apart:
+        return False
+    if result.made.problem is None:
+        return bool(child.rejections)
+    return run.quarantined.fallback_of(child.region.origin_of(child).subject) is None
 
 
 def _render_ahead(run: RenderRun, child: Child) -> None:
     region = child.region
-    is_usual = child.is_placed and not child.rejections
-    # Rounds are counted for all namespaces, whether the output is used or not.
-    is_usual = is_usual and not any(output.rounds for output in child.outputs.values())
-    if not is_usual or run.quarantined.fallback_of(region.origin_of(child).subject) is not None:
+    if not child.is_placed:
         run.ahead.skip(child)
         return
     with run.rendering(region.root, child, region.within) as trace:
-        pieces = _render_body(run, region, child)
+        origin = region.origin_of(child, len(run.subjects))
+        run.within = child.within
+        result = attempt_ahead(run, origin, child.resource, _Turn(region, child))
         run.forget_origins(trace.origins)
-        if trace.rejections or any(output.rounds for output in trace.outputs.values()):
-            for _, rejection in trace.rejections:
-                run.quarantined.forget(rejection.key)
-            run.ahead.skip(child)
-        else:
-            run.ahead.put(run, child, Result(child.resource, trace, pieces))
+    if result is None:
+        run.ahead.skip(child)
+    else:
+        run.ahead.put(run, child, result)
 
 
 def _shelve(region: Region, child: Child, pieces: list[Piece]) -> None:

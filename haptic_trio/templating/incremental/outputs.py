@@ -4,14 +4,14 @@ import hashlib
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from haptic_trio.errors import Problem
 from haptic_trio.templating.values.costs import SYSTEM_AUTHORITIES, weight_of_tls_server
 from haptic_trio.templating.values.paths import RenderedFile
-from haptic_trio.templating.values.subjects import FragmentKey, size_of
+from haptic_trio.templating.values.subjects import Concern, FragmentKey, size_of
 
 _TABLE: Final = re.compile(r"\n    stick-table [^\n]*?\bsize ([0-9]+)([kKmMgG]?)")
 _TLS_SERVER: Final = re.compile(r"\n    server [^\n]*? ssl(?![^ \n])([^\n]*)")
@@ -98,6 +98,20 @@ class FragmentOutput(msgspec.Struct, frozen=True):
         for file in self.files:
             digest.update(f"\0{file.path}\0{file.text}".encode(errors="surrogatepass"))
         return digest.hexdigest()
+
+
+class BodyResult(NamedTuple):
+    """Result of a fragment's body: its output, or the problem."""
+
+    text: str
+    output: FragmentOutput | None
+    problem: Problem | None
+    concerns: list[Concern]
+    """Warnings for the case that the output is not used."""
+    guards: frozenset[str]
+    """See `FragmentOutput.guards`."""
+    reason: str = ""
+    """The problem for owners of other objects, without values."""
 
 
 class Paused(msgspec.Struct, frozen=True):

@@ -10,12 +10,12 @@ rejected: its fragments output the text that the template has for this case,
 mostly nothing.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from haptic_trio.templating.incremental.outputs import FragmentOutput, Paused, Recall
+from haptic_trio.templating.incremental.outputs import BodyResult, FragmentOutput, Paused, Recall
 from haptic_trio.templating.incremental.questions import Dependency
 from haptic_trio.templating.incremental.records import Child, Kept, ObjectId, Root, Trace, Unit
 from haptic_trio.templating.values.subjects import FragmentKey, Rejection, Subject
@@ -52,7 +52,7 @@ class QuarantinedObjects:
         """Guards that fragments ask for whose own outputs are not used."""
         self._demanding: set[ObjectId] = set()
         """Objects whose fragments ask for other guards than before."""
-        self._failures: dict[FragmentKey, Any] = {}
+        self._failures: dict[FragmentKey, BodyResult] = {}
         """Results of fragments that failed when they last rendered."""
         self._known: set[FragmentKey] = set()
         """Those of them that render again only to use another fallback."""
@@ -61,6 +61,16 @@ class QuarantinedObjects:
 
     def __bool__(self) -> bool:
         return bool(self._fallbacks)
+
+    def for_trial(self) -> "QuarantinedObjects":
+        """Return the same decisions; what is noted there does not count."""
+        trial = QuarantinedObjects()
+        trial._fallbacks = self._fallbacks
+        return trial
+
+    def concerns(self, asked: Iterable[Dependency]) -> bool:
+        """Whether *asked* has the question of an object that is quarantined now; see `question_of`."""
+        return any(question[0] == "quarantined" and question[1:] in self._fallbacks for question in asked)
 
     @property
     def objects(self) -> tuple[ObjectId, ...]:
@@ -116,11 +126,11 @@ class QuarantinedObjects:
         self._found.pop(key, None)
         self._failures.pop(key, None)
 
-    def fail(self, key: FragmentKey, made: Any) -> None:
+    def fail(self, key: FragmentKey, made: BodyResult) -> None:
         """Record the failed result *made* of the fragment *key*."""
         self._failures[key] = made
 
-    def known_failure(self, key: FragmentKey) -> Any | None:
+    def known_failure(self, key: FragmentKey) -> BodyResult | None:
         """Return the failed result of the fragment *key* if nothing has changed for it since; otherwise None."""
         if key not in self._known:
             return None
@@ -241,7 +251,6 @@ def settle_rounds(run: "RenderRun") -> bool:
 
 def touch_fragments(run: "RenderRun", keys: set[FragmentKey]) -> None:
     """Make the fragments *keys* pending; visits all fragments."""
-    run.ahead.clear()
     for root in run.roots.values():
         if _concerns(root, keys):
             root.is_valid = False
@@ -261,13 +270,18 @@ def _keys_in(unit: Unit | Trace) -> set[FragmentKey]:
 
 def touch_object(run: "RenderRun", found: ObjectId) -> None:
     """Make all fragments of an object pending; the cost depends on these only."""
+    for child in turns_of(run, found):
+        child.region.pending.add(child)
+    run.touch(question_of(found))
+
+
+def turns_of(run: "RenderRun", found: ObjectId) -> Iterator[Child]:
+    """Yield the turns of an object."""
     for root in run.roots.values():
         for region in root.regions:
             child = region.children.get(found)
             if child is not None:
-                region.pending.add(child)
-                run.ahead.forget(child)
-    run.touch(question_of(found))
+                yield child
 
 
 def is_turn_of(run: "RenderRun", subject: Subject) -> bool:
@@ -309,11 +323,7 @@ def _keys_of(run: "RenderRun", found: ObjectId) -> Iterator[FragmentKey]:
 
 
 def _records_of(run: "RenderRun", found: ObjectId) -> Iterator[Child | Root | Trace]:
-    for root in run.roots.values():
-        for region in root.regions:
-            child = region.children.get(found)
-            if child is not None:
-                yield child
+    yield from turns_of(run, found)
     for node in run.index.askers(question_of(found)):
         if isinstance(node, Kept):
             yield node.trace

@@ -11,6 +11,7 @@ from haptic_trio.k8s.store import Store
 from haptic_trio.templating.engine import Engine
 from haptic_trio.templating.incremental.ahead import Change, dependents_of
 from haptic_trio.templating.incremental.each import render_ahead
+from haptic_trio.templating.incremental.quarantined import touch_fragments
 from haptic_trio.templating.incremental.recorder import CURRENT
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
 from haptic_trio.templating.views import ResourcesView, answers_from, showing
@@ -55,8 +56,9 @@ class Site:
         before = self.run.rendered
         released = {name: found.pop(name) for name in ("services",) if is_released and name in found}
         take_changes(self.run, found)
-        with self.run.ahead.releasing():
-            take_changes(self.run, released)
+        if is_released:
+            with self.run.ahead.releasing():
+                take_changes(self.run, released)
         return self.engine.render("main", self.context, self.run).text, self.run.rendered - before
 
     @contextmanager
@@ -161,7 +163,7 @@ def test_a_lookup_that_only_the_result_made_counts() -> None:
     assert site.render(is_released=True) == ("a:8 b:8 c:8 ", 3)
 
 
-def test_a_turn_that_fails_is_left_to_the_render() -> None:
+def test_the_failure_of_a_turn_is_kept() -> None:
     template = (
         "{% each u in resources.users %}{{ u.metadata.name }}:"
         "{% for s in resources.services.get('default', 's') %}"
@@ -171,15 +173,45 @@ def test_a_turn_that_fails_is_left_to_the_render() -> None:
     site.render()
 
     assert site.ahead(2) == 0
-    assert len(site.run.ahead) == 2
     assert not site.run.rejections
     assert site.render() == ("a:1 b:1 c:1 ", 0)
 
     site.put("services", "s", n=2)
     text, rendered = site.render(is_released=True)
-    assert (text, rendered) == ("a:2 c:2 ", 1)
+    assert (text, rendered) == ("a:2 c:2 ", 0)
     (rejection,) = site.run.rejections
     assert rejection.subject.name == "b"
+
+
+def test_a_turn_whose_inner_fragment_fails_is_left_to_the_render() -> None:
+    template = (
+        "{% each u in resources.users %}{{ u.metadata.name }}:"
+        "{% for s in resources.services.get('default', 's') %}{% fragment 'inner' for u %}"
+        "{{ fail('no') if s.spec.n == 2 and u.metadata.name == 'b' else s.spec.n }}"
+        "{% endfragment %}{% endfor %} {% endeach %}"
+    )
+    site = Site(template)
+    site.render()
+
+    site.ahead(2)
+    assert len(site.run.ahead) == 2
+    assert site.render() == ("a:1 b:1 c:1 ", 0)
+
+    site.put("services", "s", n=2)
+    # The turn, and the fragment inside it.
+    assert site.render(is_released=True) == ("a:2 b: c:2 ", 2)
+
+
+def test_results_that_wait_are_not_those_of_the_present_objects() -> None:
+    site = Site()
+    site.render()
+    site.ahead(2)
+
+    touch_fragments(site.run, {key for key in site.run.produced.snapshot() if key.name == "b"})
+    assert site.render() == ("a:1 b:1 c:1 ", 1)
+    site.put("services", "s", n=2)
+
+    assert site.render(is_released=True) == ("a:2 b:2 c:2 ", 0)
 
 
 def test_results_go_with_their_root() -> None:
