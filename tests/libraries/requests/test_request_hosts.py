@@ -14,8 +14,9 @@ from tests.libraries.conftest import Cluster
 from tests.libraries.tenants.tenants import ALL, NGINX
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
 from tests.support.processes.ports import free_port
+from tests.support.traffic.http2 import connect_http2
 from tests.support.traffic.raw import exchange
-from tests.support.traffic.servers import serving
+from tests.support.traffic.servers import Answer, serving
 
 pytestmark = pytest.mark.haproxy
 
@@ -39,6 +40,10 @@ BROKEN = [
 BROKEN += [f"[{CLOSED}]", f'"{CLOSED}"', f"x@{CLOSED}", "closed%2eexample.com", f"{CLOSED}|", "*.example.com"]
 
 
+SCHEMES = {"http": 200, "https": 200, "HTTPS": 200, "ftp": 400, "httpx": 400, "javascript": 400}
+"""The status of an HTTP/2 request with each scheme."""
+
+
 @contextmanager
 def edge(cluster: Cluster) -> Iterator[None]:
     """Serve an application that is closed at one of its hosts and open at all others."""
@@ -54,6 +59,13 @@ def edge(cluster: Cluster) -> Iterator[None]:
         yield
 
 
+def ask_by_scheme(port: int, scheme: str) -> Answer:
+    """Send an HTTP/2 request with *scheme*."""
+    with connect_http2(port) as client:
+        client.send([(":method", "GET"), (":scheme", scheme), (":authority", OPEN), (":path", "/a")])
+        return client.answer()
+
+
 @pytest.mark.parametrize("lines", HIDDEN.values(), ids=HIDDEN)
 def test_no_host_beside_the_header_reaches_an_application(cluster: Cluster, lines: list[str]) -> None:
     with edge(cluster):
@@ -65,6 +77,15 @@ def test_a_header_that_is_not_a_host_is_rejected(cluster: Cluster) -> None:
         found = {host: exchange(cluster.http_port, "GET / HTTP/1.1", f"Host: {host}").status for host in BROKEN}
 
     assert found == dict.fromkeys(BROKEN, 400)
+
+
+def test_an_http2_request_with_the_scheme_of_another_protocol_is_rejected(cluster: Cluster) -> None:
+    with edge(cluster):
+        found = {scheme: ask_by_scheme(cluster.http_port, scheme) for scheme in SCHEMES}
+
+    assert {scheme: answer.status for scheme, answer in found.items()} == SCHEMES
+    # A server gets neither scheme nor host with the path.
+    assert {answer.body.split("\n")[1] for answer in found.values() if answer.status == 200} == {"/a"}
 
 
 def test_other_hosts_are_served(cluster: Cluster) -> None:
@@ -109,7 +130,9 @@ def test_a_gateway_does_the_same(tmp_path: Path) -> None:
             hidden = {name: exchange(port, *lines).status for name, lines in HIDDEN.items()}
             broken = {host: exchange(port, "GET / HTTP/1.1", f"Host: {host}").status for host in BROKEN}
             found = exchange(port, f"GET https://{OPEN}/a?b HTTP/1.1", f"Host: {OPEN}").body.split("\n")
+            schemes = {scheme: ask_by_scheme(port, scheme).status for scheme in SCHEMES}
 
+    assert schemes == SCHEMES
     assert hidden == dict.fromkeys(HIDDEN, 400)
     assert broken == dict.fromkeys(BROKEN, 400)
     assert found[1] == "/a?b"
