@@ -140,20 +140,26 @@ def rejected(response: httpx.Response) -> ErrorAnswer:
 
 
 class AgentProcess:
-    """`haptic-trio agent` as a process, at a port that stays the same over its lives."""
+    """`haptic-trio agent` as a process, at a port that stays the same over its lives.
 
-    def __init__(self, root: Path, binary: Path, authority: Authority, port: int, *extra: str) -> None:
+    It runs this checkout, or the package below *source*.
+    """
+
+    def __init__(
+        self, root: Path, binary: Path, authority: Authority, port: int, *extra: str, source: Path | None = None
+    ) -> None:
         root.mkdir(exist_ok=True)
         files = authority.issue("127.0.0.1")
         self.url = f"https://127.0.0.1:{port}"
         self.state = root / f"agent-{port}"
         self._output = root / f"agent-{port}.log"
         self._command = [
-            *(sys.executable, "-m", "haptic_trio", "agent", "--state-dir", str(self.state)),
+            *(sys.executable, "-P", "-m", "haptic_trio", "agent", "--state-dir", str(self.state)),
             *("--listen", f"127.0.0.1:{port}", "--haproxy", str(binary)),
             *("--tls-cert", str(files.certificate), "--tls-key", str(files.key)),
             *("--client-ca", str(files.authorities), *extra),
         ]
+        self._environment = {**os.environ, **({"PYTHONPATH": str(source)} if source else {})}
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -164,7 +170,7 @@ class AgentProcess:
     def start(self) -> None:
         """Start it; it needs a moment until it answers."""
         with self._output.open("ab") as output:
-            self._process = subprocess.Popen(self._command, stdout=output, stderr=output, env={**os.environ})
+            self._process = subprocess.Popen(self._command, stdout=output, stderr=output, env=self._environment)
 
     def wait(self, limit: float) -> int:
         """Return how it ended of itself, within *limit* seconds; blocks."""
@@ -184,10 +190,10 @@ class AgentProcess:
 
 @asynccontextmanager
 async def agent_process(
-    root: Path, binary: Path, authority: Authority, port: int, *extra: str
+    root: Path, binary: Path, authority: Authority, port: int, *extra: str, source: Path | None = None
 ) -> AsyncIterator[AgentProcess]:
     """Run an agent as a process; at the end it and its HAProxy are stopped."""
-    process = AgentProcess(root, binary, authority, port, "--on-exit", "stop", *extra)
+    process = AgentProcess(root, binary, authority, port, "--on-exit", "stop", *extra, source=source)
     process.start()
     try:
         yield process
