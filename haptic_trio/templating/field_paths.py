@@ -21,7 +21,13 @@ from haptic_trio.templating.values.object_texts import MOST_CHARACTERS, MOST_FIE
 _SECRET: Final = "Secret"  # noqa: S105  a kind of object
 _WHOLE: Final = frozenset({"pem", "b64decode"})
 """Emitters of whole files, whose messages name no single text."""
-_FIRST_WORD: Final = re.compile(r"[a-z0-9-]{3,}(?= )").match
+_FIRST_WORD: Final = re.compile(r"[a-z0-9-]{3,}(?=:? )").match
+_TRUST: Final = ("/auth-tls-secret", "/secure-verify-ca-secret", "/proxy-ssl-secret", "/server-ca")
+_OF_SECRETS: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("htpasswd", "passwords"), ("/auth-secret",)),
+    **dict.fromkeys(("authorities", "revocations"), _TRUST),
+}
+"""Emitters of the content of Secrets, with the ends of the annotations that name these Secrets."""
 _PATH_RULE: Final = "a path must begin with /"
 """Prefix of the messages of path rules in libraries."""
 
@@ -78,6 +84,8 @@ def _texts_and_items(resource: Mapping[str, Any]) -> Iterator[tuple[str, str, st
 
 def _rule_of(message: str) -> Rejects | None:
     name = message.partition(": ")[0]
+    if ends := _OF_SECRETS.get(name):
+        return lambda path, key, _text: path.startswith("metadata.annotations") and key.endswith(ends)
     emitter = EMITTERS.get(name) or VALUES.get(name)
     if emitter is not None:
         return lambda _path, _key, text: _is_rejected(emitter, text, message)

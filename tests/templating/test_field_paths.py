@@ -152,3 +152,12 @@ def test_annotation_that_a_library_names_without_its_prefix_is_found() -> None:
     assert find_fields(resource, "auth-type must be basic, digest") == (
         'metadata.annotations["nginx.ingress.kubernetes.io/auth-type"]',
     )
+
+
+def test_content_of_a_secret_leads_to_the_annotation_that_names_the_secret() -> None:
+    resource = web(annotations={"haproxy.org/auth-secret": "users", "nginx.ingress.kubernetes.io/auth-type": "basic"})
+
+    assert find_fields(resource, "htpasswd: a user is listed twice") == (
+        'metadata.annotations["haproxy.org/auth-secret"]',
+    )
+    assert find_fields(resource, "authorities: there is no certificate") == ()

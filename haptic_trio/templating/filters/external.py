@@ -119,9 +119,11 @@ def auth_signin(value: Any, parameter: Any = "") -> Emitted:
     name = str(parameter)
     if name:
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name):
-            raise EmitError(
+            error = EmitError(
                 "auth_signin: the parameter's name contains characters other than letters, digits, _, . and -"
             )
+            error.value = name
+            raise error
         if not re.search(rf"[?&]{re.escape(name)}=", text):
             joint = "&" if "?" in text else "?"
             text += f"{joint}{name}=$pass_access_scheme://$http_host$escaped_request_uri"

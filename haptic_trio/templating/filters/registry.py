@@ -218,14 +218,14 @@ def _bounded(name: str) -> Callable[..., Any]:
 
 
 def _keeping_value(inner: Callable[..., Any]) -> Callable[..., Any]:
-    """Return *inner*, whose errors have the value that it got."""
+    """Return *inner*, whose errors have the value that it got, unless they name another one."""
 
     @wraps(inner)
     def filtered(value: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return inner(value, *args, **kwargs)
         except EmitError as error:
-            if isinstance(value, str):
+            if error.value is None and isinstance(value, str):
                 error.value = str(value)
             raise
 
@@ -237,8 +237,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     **{name: _checked(name) for name in _CHECKED_ITERATION},
     **{name: _listed(name) for name in _MADE_LISTS},
     **{name: _bounded(name) for name in ("batch", "slice")},
-    **{name: _keeping_value(filter_) for name, filter_ in (EMITTERS | VALUES).items()},
-    **EXTERNAL,
+    **{name: _keeping_value(filter_) for name, filter_ in (EMITTERS | VALUES | EXTERNAL).items()},
     **AUTHORITIES,
     "attr": attr,
     "b64decode": _keeping_value(content.b64decode),

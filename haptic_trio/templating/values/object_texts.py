@@ -22,27 +22,39 @@ _SECRET: Final = "Secret"  # noqa: S105  a kind of object
 _NOT_WRITTEN: Final = frozenset({"managedFields", "kubectl.kubernetes.io/last-applied-configuration"})
 _IDENTITY: Final = frozenset({"name", "namespace", "uid", "resourceVersion", "creationTimestamp"})
 _BETWEEN: Final = re.compile(r"[,\s]+")
+_BETWEEN_ITEMS: Final = re.compile(r"[,\n]")
+"""Items of lists, which may have blanks in them."""
 
 
 def find_value(resource: Any, value: str | None) -> tuple[str, ...]:
     """Return the paths of the texts in *resource* that are *value*, or lists that contain it; annotations first.
 
+    Lists are separated by commas, line breaks or blanks.
+
     None if there are more than `MOST_FIELDS`. Takes at most a few
     milliseconds for any object.
     """
-    if not value or not isinstance(resource, Mapping):
+    if value is None or not isinstance(resource, Mapping):
         return ()
     if resource.get("kind") == _SECRET:
-        return _find_in_secret(resource, value)
+        return _find_in_secret(resource, value) if value else ()
     found: dict[str, None] = {}
     searched = 0
     for number, (path, _, text) in enumerate(texts_of(resource)):
         searched += len(text)
         if number >= MOST_TEXTS or searched > MOST_CHARACTERS:
             return ()
-        if text == value or (len(value) < len(text) and value in text and value in _BETWEEN.split(text)):
+        if text == value or (value and value in text and _is_item(value, text)):
             found[path] = None
     return tuple(found) if len(found) <= MOST_FIELDS else ()
+
+
+def annotations_of(resource: object) -> dict[str, str]:
+    """Return the paths of the annotations of *resource* by their keys."""
+    metadata = resource.get("metadata") if isinstance(resource, Mapping) else None
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    keys = annotations if isinstance(annotations, Mapping) else ()
+    return {str(key): key_path("metadata.annotations", str(key)) for key in keys if key not in _NOT_WRITTEN}
 
 
 def text_at(resource: Mapping[str, Any], path: str) -> str | None:
@@ -70,6 +82,10 @@ def texts_of(resource: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     written = {key: value for key, value in metadata.items() if key not in _IDENTITY}
     rest = {key: value for key, value in resource.items() if key not in {"apiVersion", "kind", "metadata", "status"}}
     yield from _walk({"metadata": dict(sorted(written.items())), **rest}, "", "", 0)
+
+
+def _is_item(value: str, text: str) -> bool:
+    return value in _BETWEEN.split(text) or value in map(str.strip, _BETWEEN_ITEMS.split(text))
 
 
 def _find_in_secret(resource: Mapping[str, Any], value: str) -> tuple[str, ...]:

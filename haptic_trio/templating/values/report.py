@@ -15,7 +15,7 @@ from haptic_trio.errors import HapticError, Problem
 from haptic_trio.redaction import shown_source
 from haptic_trio.templating.values.faults import MissingValueError, TemplateFaultError, did_you_mean
 from haptic_trio.templating.values.limits import LimitReachedError, RenderAbandonedError
-from haptic_trio.templating.values.object_texts import find_value, message_about
+from haptic_trio.templating.values.object_texts import annotations_of, find_value, message_about
 from haptic_trio.templating.values.subjects import Subject
 
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"", re.DOTALL)
@@ -35,7 +35,10 @@ def problem_of(error: BaseException, subject: Subject | None = None, resource: o
     name = (template.name or "") if template else ""
     sources = getattr(template.environment, "sources", {}) if template else {}
     message, hint = describe(error, sources)
-    fields = _most_likely(find_value(resource, getattr(error, "value", None)), sources.get(name, ""), line)
+    rejected = getattr(error, "value", None)
+    fields = _most_likely(find_value(resource, rejected), sources.get(name, ""), line)
+    if not fields and rejected is not None:
+        fields = _named_annotations(resource, sources.get(name, ""), line)
     if fields:
         message = message_about(resource, fields, _EMITTER.sub("", message))
     return Problem(
@@ -47,6 +50,17 @@ def problem_of(error: BaseException, subject: Subject | None = None, resource: o
         excerpt=excerpt(sources.get(name, ""), line),
         subject=str(subject) if subject else "",
     )
+
+
+def _named_annotations(resource: object, source: str, line: int) -> tuple[str, ...]:
+    """Return the annotation of *resource* that *line* of the template *source* names: a value may derive from it.
+
+    None if the line names several.
+    """
+    words = set(_WORD.findall("".join(source.split("\n")[line - 1 : line])))
+    annotations = annotations_of(resource)
+    found = tuple(path for key, path in annotations.items() if key.rpartition("/")[2] in words)
+    return found if len(found) == 1 else ()
 
 
 def _most_likely(fields: tuple[str, ...], source: str, line: int) -> tuple[str, ...]:

@@ -32,6 +32,15 @@ def test_item_of_a_list_leads_to_the_list(text: str) -> None:
     assert find_value(ingress(ranges=text), "abc") == (RANGES,)
 
 
+@pytest.mark.parametrize("text", ["a, x y", "a\nx y\nb", " x y ,a"])
+def test_item_with_blanks_leads_to_the_list(text: str) -> None:
+    assert find_value(ingress(ranges=text), "x y") == (RANGES,)
+
+
+def test_empty_value_leads_to_the_annotation_that_is_empty() -> None:
+    assert find_value(ingress(ranges="", other="a, ,b"), "") == (RANGES,)
+
+
 def test_part_of_a_word_does_not_match() -> None:
     assert find_value(ingress(proxy_read_timeout="abcd"), "abc") == ()
 
