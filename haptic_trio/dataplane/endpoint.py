@@ -80,6 +80,8 @@ class EndpointInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Reloads since the HAProxy process was started, as counted by HAProxy."""
     pid: Count = 0
     """The HAProxy master process; 0 when none runs."""
+    old_workers: Count = 0
+    """Workers that finish their connections after a reload."""
     capabilities: Capabilities = Capabilities()
     """Runtime changes that the running process supports."""
 
@@ -140,6 +142,16 @@ class ReplacesProcess(Protocol):
         rejected, the former process goes on with it. Raises EndpointError if
         the process has been replaced already, or if the change is not applied.
         """
+        ...
+
+
+@runtime_checkable
+class CountsOldWorkers(Protocol):
+    """An endpoint that knows how many workers finish their connections after a reload."""
+
+    @property
+    def old_workers(self) -> int | None:
+        """Their number some seconds ago; None if it is unknown."""
         ...
 
 

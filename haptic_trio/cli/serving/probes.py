@@ -10,7 +10,7 @@ import trio
 
 from haptic_trio.channels import Channels, EventBuffer
 from haptic_trio.cli.serving.fleet import count_groups, fleet_of
-from haptic_trio.dataplane.local.instance import LocalAgent
+from haptic_trio.dataplane.endpoint import CountsOldWorkers
 from haptic_trio.haproxy.config.expiry import Expiries, find_expiries
 from haptic_trio.health import HealthReport
 from haptic_trio.httpstore.store import HttpStore
@@ -60,7 +60,7 @@ EXPIRY: Final = _family(
 OLD_WORKERS: Final = _family(
     "haproxy_old_workers",
     "gauge",
-    "HAProxy processes of an instance of this machine that finish their connections after a reload.",
+    "HAProxy processes of an instance that finish their connections after a reload; not with the Data Plane API.",
     "haproxy",
 )
 CONTENTS: Final = _family("http_contents", "gauge", "Fetched contents in memory.")
@@ -152,8 +152,8 @@ class Scrapes:
 
     def _old_workers(self) -> Iterator[Reading]:
         for endpoint in self._process.endpoints.value or ():
-            if isinstance(endpoint, LocalAgent):
-                yield (endpoint.name,), float(endpoint.old_workers)
+            if isinstance(endpoint, CountsOldWorkers) and (count := endpoint.old_workers) is not None:
+                yield (endpoint.name,), float(count)
 
     def _contents(self) -> Iterator[HttpStore]:
         state = self._process.running.value

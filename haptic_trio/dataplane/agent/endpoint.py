@@ -102,6 +102,8 @@ class AgentLink:
         self.limits: AgentLimits | None = None
         self.rival = ""
         """Name of another controller that deploys to the agent, according to its last answer; empty: none."""
+        self.old_workers: int | None = None
+        """Old workers of HAProxy according to the last event; None while the agent does not answer."""
 
 
 class RemoteAgent:
@@ -120,6 +122,11 @@ class RemoteAgent:
     def bytes_sent(self) -> int:
         """Bytes of all requests to this agent so far."""
         return self._client.bytes_sent
+
+    @property
+    def old_workers(self) -> int | None:
+        """See `CountsOldWorkers`; at most one interval of heartbeats ago."""
+        return self._link.old_workers
 
     async def fetch_status(self) -> AgentStatus:
         """Return the status of the agent; records its limits."""

@@ -31,6 +31,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
     pid: int = 0
     reloads: int = 0
+    old_workers: int = 0
     generation: str = ""
     version: str = ""
 
@@ -134,6 +135,7 @@ class Observer:
             generation=observation.generation,
             pid=observation.pid,
             reloads=observation.reloads,
+            old_workers=observation.old_workers,
             deployed=deployed,
         )
 
@@ -174,7 +176,13 @@ class Observer:
         self._observed_at = trio.current_time()
 
     def _take(self, info: EndpointInfo, *, deployed: bool) -> None:
-        after = Observation(pid=info.pid, reloads=info.reloads, generation=info.generation, version=info.version)
+        after = Observation(
+            pid=info.pid,
+            reloads=info.reloads,
+            old_workers=info.old_workers,
+            generation=info.generation,
+            version=info.version,
+        )
         before, self._observation = self._observation, after
         if before is None:
             return

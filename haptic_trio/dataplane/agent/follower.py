@@ -58,6 +58,7 @@ async def _receive_events(
             log.info("agent connected", generation=event.generation[:12])
         elif event.kind is not EventKind.HEARTBEAT and not event.deployed:
             log.warning("agent reports", what=event.kind.value, pid=event.pid)
+        link.old_workers = event.old_workers
         presence.answered()
         presence.report_rival(link.rival)
         known = link.running.id if link.running is not None else ""
@@ -71,7 +72,7 @@ async def _receive_events(
         received, reason = await follow_once(address, context, take)
         if received:
             backoff.reset()
-        was_away = True
+        was_away, link.old_workers = True, None
         reason = await _explain_failure(link, reason)
         if presence.failed(reason):
             log.warning("agent does not answer", error=reason)

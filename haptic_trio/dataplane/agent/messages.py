@@ -222,6 +222,8 @@ class AgentEvent(msgspec.Struct, frozen=True, kw_only=True):
     pid: Count = 0
     """HAProxy's master process; 0 when none runs."""
     reloads: Count = 0
+    old_workers: Count = 0
+    """Workers that finish their connections after a reload."""
     deployed: bool = False
     """A controller's request was the cause."""
     detail: str = ""

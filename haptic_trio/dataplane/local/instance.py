@@ -144,6 +144,7 @@ class LocalAgent:
                 generation=running.id if running is not None else "",
                 reloads=state.reloads if state is not None else 0,
                 pid=pid,
+                old_workers=len(state.old_workers) if state is not None else 0,
                 capabilities=await self._ask_capabilities(worker) if worker else Capabilities(),
             )
 

@@ -8,10 +8,12 @@ import trio
 
 from haptic_trio.dataplane import presence
 from haptic_trio.dataplane.agent.client import AgentAddress
+from haptic_trio.dataplane.agent.endpoint import RemoteAgent
 from haptic_trio.dataplane.agent.endpoints import RemoteAgents
 from haptic_trio.dataplane.endpoint import Endpoint
+from haptic_trio.dataplane.sync import sync_endpoint
 from tests.k8s.api_cluster import Reports
-from tests.support.components.agents import Authority, serving
+from tests.support.components.agents import Authority, serving, serving_haproxy
 from tests.support.components.endpoints import MemoryEndpoint
 from tests.support.processes.haproxy import answering
 from tests.support.processes.ports import free_port
@@ -85,6 +87,33 @@ async def test_agent_that_reconnects_with_the_same_generation_is_a_new_endpoint_
             (after,) = await published.more(count)
             assert after is not before
             assert await after.fetch_running() == wanted
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.haproxy
+async def test_old_workers_behind_an_agent_are_known_while_it_answers(
+    instance_root: Path, haproxy_binary: Path
+) -> None:
+    published, port = Published(), free_port()
+    async with trio.open_nursery() as nursery:
+        async with serving_haproxy(instance_root, haproxy_binary, heartbeat=0.05) as served:
+            address = AgentAddress(name="one", url=served.url)
+            agents = RemoteAgents([address], served.authority.issue("controller"), report=Reports())
+            (agent,) = await nursery.start(agents.run, published.take)
+            assert isinstance(agent, RemoteAgent)
+
+            async def wait_for(count: int | None) -> None:
+                while agent.old_workers != count:  # noqa: ASYNC110  there is no event
+                    await trio.sleep(0.02)
+
+            await sync_endpoint(agent, answering(port, "one"))
+            await wait_for(0)
+            # A request that is not complete keeps the worker alive.
+            async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+                await stream.send_all(b"GET / HTTP/1.1\r\n")
+                await sync_endpoint(agent, answering(port, "two"))
+                await wait_for(1)
+        await wait_for(None)
         nursery.cancel_scope.cancel()
 
 

@@ -55,13 +55,16 @@ class Flickering(MemoryEndpoint):
     """An endpoint whose HAProxy goes away, or does not answer, as the test says."""
 
     pid = 1
+    old_workers = 0
     answers = True
 
     async def describe(self) -> EndpointInfo:
         if not self.answers:
             raise EndpointUnreachableError(self.name, "told to fail")
         info = await super().describe()
-        return EndpointInfo(name=info.name, version="2.8", generation=info.generation, pid=self.pid)
+        return EndpointInfo(
+            name=info.name, version="2.8", generation=info.generation, pid=self.pid, old_workers=self.old_workers
+        )
 
 
 async def test_observer_sends_hello_and_then_changes_to_subscribers() -> None:
@@ -78,6 +81,16 @@ async def test_observer_sends_hello_and_then_changes_to_subscribers() -> None:
             reported = await subscription.receive()
             assert (reported.kind, reported.sequence, reported.deployed) == (EventKind.GENERATION, 1, True)
     assert observer.subscribers == 0
+
+
+async def test_events_have_the_number_of_old_workers_and_a_change_of_it_is_none() -> None:
+    endpoint = Flickering("one", running=generation("a"))
+    observer = Observer(endpoint, boot="x")
+    await observer.observe()
+    endpoint.old_workers = 3
+    await observer.observe()
+    assert observer.sequence == 0
+    assert observer.present(EventKind.HEARTBEAT).old_workers == 3
 
 
 async def test_an_agent_is_ready_while_a_generation_is_applied_and_haproxy_answers() -> None:

@@ -113,13 +113,15 @@ async def serving(
 
 
 @asynccontextmanager
-async def serving_haproxy(root: Path, binary: Path, *, limits: AgentLimits | None = None) -> AsyncIterator[Serving]:
+async def serving_haproxy(
+    root: Path, binary: Path, *, limits: AgentLimits | None = None, heartbeat: float = 15.0
+) -> AsyncIterator[Serving]:
     """Serve a local instance below *root*; its HAProxy is stopped at the end."""
     agent = LocalAgent("local", root / "agent", binary)
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             await nursery.start(partial(agent.run, on_exit="stop", grace=0.2))
-            async with serving(agent, root, limits=limits) as served:
+            async with serving(agent, root, limits=limits, heartbeat=heartbeat) as served:
                 yield served
             nursery.cancel_scope.cancel()
 
