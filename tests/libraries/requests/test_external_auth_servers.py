@@ -3,6 +3,7 @@
 import contextlib
 import os
 import socket
+import string
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -129,6 +130,7 @@ def test_questions_of_a_namespace_leave_some_for_others(cluster: Cluster) -> Non
         b"HTTP/1.1 200 OK\r\nX-A: b\r\n folded\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nno header\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nX-A: b\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"X-A: b\r\n" * 102 + b"\r\n",
         b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
         b"HTTP/1.1 100 Continue\r\n\r\n" * 20 + b"HTTP/1.1 200 OK\r\n\r\n",
         b"HTTP/1.1 999 OK\r\n\r\n",
@@ -183,6 +185,26 @@ def test_blanks_in_an_answer_take_little_processor_time(cluster: Cluster, value:
             # Quadratic time would be about a second, and more with a larger buffer: the watchdog would end the process.
             assert processor_seconds(process) - before < MOST_SECONDS
             assert status == 401
+
+
+@pytest.mark.haproxy
+def test_very_many_headers_of_an_answer_and_names_take_little_processor_time(cluster: Cluster) -> None:
+    names = ",".join(f"{first}{second:02}*" for first in string.ascii_lowercase for second in range(100))
+    lines = b"".join(b"z%x:\r\n" % number for number in range(4_000))
+    with serving("web") as running, sending(b"HTTP/1.1 200 OK\r\n" + lines + b"\r\n") as port:
+        rendered = cluster.render(
+            checked("odd", {"auth-url": URL, "auth-response-headers": names}),
+            *servers(running["web"], port),
+            libraries=LIBRARIES,
+        )
+        text_of_one_thread = rendered.text.replace("global\n", "global\n    nbthread 1\n", 1)
+        with cluster.running(text_of_one_thread, rendered) as process:
+            before = processor_seconds(process)
+            status = ask_for(cluster, "odd", 200).status
+
+            # Each header compared with each name would take more than a second.
+            assert processor_seconds(process) - before < MOST_SECONDS
+            assert status == 503
 
 
 @pytest.mark.haproxy
