@@ -4,8 +4,9 @@ An object that cannot be reviewed is accepted with a warning. If it cannot be
 served, the pipeline quarantines it.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache, partial
 from typing import Final, Protocol
 
@@ -59,6 +60,36 @@ class AdmissionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds to subtract from the timeout of the API server for the response."""
     waiting: int = 32
     """Maximum number of reviews in progress; one runs, the others wait."""
+    waiting_of_namespace: int = 8
+    """Maximum number of reviews of objects of one namespace in progress."""
+
+
+class NamespaceTurns:
+    """Reviews in progress, by namespace.
+
+    One of each namespace asks the pipeline, which serves them in order, so a
+    review waits for one review of each other namespace at most.
+    """
+
+    def __init__(self, most: int) -> None:
+        """*most* is the maximum number of reviews of a namespace."""
+        self._most = most
+        self._counts: Counter[str] = Counter()
+        self._locks: dict[str, trio.Lock] = {}
+
+    @asynccontextmanager
+    async def turn(self, namespace: str) -> AsyncIterator[None]:
+        """Enter when no other review of *namespace* is inside; raises `DryRunError` if too many wait."""
+        if self._counts[namespace] >= self._most:
+            raise DryRunError("too many objects of its namespace are being reviewed")
+        self._counts[namespace] += 1
+        try:
+            async with self._locks.setdefault(namespace, trio.Lock()):
+                yield
+        finally:
+            self._counts[namespace] -= 1
+            if not self._counts[namespace]:
+                del self._counts[namespace], self._locks[namespace]
 
 
 class Admission:
@@ -78,6 +109,7 @@ class Admission:
         self._limits = limits or AdmissionLimits()
         self._configuration = configuration
         self._running = 0
+        self._turns = NamespaceTurns(self._limits.waiting_of_namespace)
         # An abandoned thread keeps its token until it ends.
         self._judging = trio.CapacityLimiter(1)
         self._log = get_logger("webhook")
@@ -127,7 +159,8 @@ class Admission:
             return None
         seconds = self._deadline(limit, self._limits.deadline)
         with _in_time(seconds):
-            found = await present.dry_runs.run(replacements, limit=seconds)
+            async with self._turns.turn(request.ref.namespace):
+                found = await present.dry_runs.run(replacements, limit=seconds)
             if found == DryRun():
                 return Answer()
             # Searching for the Secrets of a cluster takes a while.

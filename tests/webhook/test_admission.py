@@ -5,10 +5,11 @@ import json
 import threading
 from collections.abc import Callable
 
+import msgspec
 import pytest
 import trio
 from prometheus_client import CollectorRegistry
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from haptic_trio.config.load import load_config
 from haptic_trio.metrics import Families
@@ -17,6 +18,7 @@ from haptic_trio.pipeline.review.dry_run_object import DryRunError, Replacements
 from haptic_trio.webhook.admission import Admission, AdmissionLimits, Present
 from haptic_trio.webhook.hidden import MOST_WORDS
 from haptic_trio.webhook.metrics import ALLOWED, FOREIGN, REJECTED, UNCHECKED, WebhookMetrics
+from haptic_trio.webhook.review import Answer
 from haptic_trio.webhook.targets import targets_of
 from tests.webhook.builders import fault, request_of, web
 
@@ -36,6 +38,21 @@ class FakeDryRuns:
         if isinstance(self.outcome, DryRunError):
             raise self.outcome
         return self.outcome
+
+
+class OneAtATime(FakeDryRuns):
+    """Answers one after the other, in the order of the questions, as a pipeline does."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds=seconds)
+        self.namespaces: list[str] = []
+        self._lock = trio.Lock()
+
+    async def run(self, replacements: Replacements, *, limit: float) -> DryRun:
+        """See `DryRuns.run`."""
+        async with self._lock:
+            self.namespaces += [ref.namespace for ref in replacements["ingresses"]]
+            return await super().run(replacements, limit=limit)
 
 
 class Rig:
@@ -139,6 +156,27 @@ async def test_no_more_than_so_many_wait(autojump_clock: MockClock) -> None:
     # And afterwards there is room again.
     await rig.admission.review(request_of(web()))
     assert len(dry_runs.asked) == 3
+
+
+async def test_reviews_of_a_namespace_do_not_wait_behind_many_of_another(autojump_clock: MockClock) -> None:
+    dry_runs = OneAtATime(seconds=0.5)
+    rig = Rig(dry_runs, waiting=32)
+    answers: dict[str, list[Answer]] = {"many": [], "other": []}
+
+    async def ask(namespace: str) -> None:
+        request = msgspec.structs.replace(request_of(web(namespace=namespace)), namespace=namespace)
+        answers[namespace].append(await rig.admission.review(request))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(40):
+            nursery.start_soon(ask, "many")
+        await wait_all_tasks_blocked()
+        nursery.start_soon(ask, "other")
+
+    assert [answer.warnings for answer in answers["other"]] == [()]
+    assert dry_runs.namespaces.index("other") == 1
+    warnings = [answer.warnings[0] for answer in answers["many"] if answer.warnings]
+    assert sum("too many objects of its namespace" in warning for warning in warnings) == 32
 
 
 async def test_what_is_going_anyway_and_what_is_not_watched_is_not_tried() -> None:
