@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from haptic_trio.errors import INVALID_JSON, HapticError
-from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
+from haptic_trio.k8s.resource import Resource, ResourceRef, read_float, ref_of
 
 API_VERSION: Final = "admission.k8s.io/v1"
 _KIND: Final = "AdmissionReview"
@@ -78,7 +78,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-_DECODER = msgspec.json.Decoder(_Review)
+_DECODER = msgspec.json.Decoder(_Review, float_hook=read_float)
 
 
 def decode_review(body: bytes | bytearray) -> Request:

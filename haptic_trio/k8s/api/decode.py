@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from haptic_trio.k8s.api.discovery import ServedKind
-from haptic_trio.k8s.resource import Resource
+from haptic_trio.k8s.resource import Resource, read_float
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 """The annotation of the bookmark that ends a streamed list."""
@@ -42,8 +42,8 @@ class RawEvent(msgspec.Struct):
 
 
 _PAGE: Final = msgspec.json.Decoder(Page)
-_OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
-_EVENT: Final = msgspec.json.Decoder(RawEvent)
+_OBJECT: Final = msgspec.json.Decoder(dict[str, Any], float_hook=read_float)
+_EVENT: Final = msgspec.json.Decoder(RawEvent, float_hook=read_float)
 
 
 def decode_page(body: bytes) -> Page:
