@@ -3,7 +3,7 @@
 import yaml
 
 from haptic_trio import __version__
-from tests.chart.image import TARGETS
+from tests.chart.image import ROOT, TARGETS
 from tests.chart.rendering import CHART
 from tools.release.project import metadata
 
@@ -36,6 +36,8 @@ def test_addresses_and_maintainers_are_those_of_the_package() -> None:
     project = metadata()
 
     assert chart["home"] == project["urls"]["Homepage"]
+    assert chart["icon"] == f"{project['urls']['Documentation']}{__version__}/images/icon.svg"
+    assert (ROOT / "docs/images/icon.svg").is_file()
     assert chart["sources"] == [project["urls"]["Source"]]
     assert [one["name"] for one in chart["maintainers"]] == [one["name"] for one in project["authors"]]
     assert [one["url"] for one in chart["maintainers"]] == [project["urls"]["Homepage"]]

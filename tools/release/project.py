@@ -32,6 +32,8 @@ def disagreements(root: Path = ROOT, version: str = __version__) -> list[str]:
     container = (root / "Containerfile").read_text("utf-8")
     found = {f"chart/Chart.yaml: {name}": str(chart[name]) for name in ("version", "appVersion")}
     images = yaml.safe_load(chart.get("annotations", {}).get("artifacthub.io/images", "[]"))
+    if icon := chart.get("icon"):
+        found["chart/Chart.yaml: icon"] = icon.split("/")[-3]
     found |= {f"chart/Chart.yaml: image {one['name']}": one["image"].rpartition(":")[2] for one in images}
     found["Containerfile: ARG VERSION"] = container.partition("ARG VERSION=")[2].split(maxsplit=1)[0]
     return [
