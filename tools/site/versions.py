@@ -3,7 +3,8 @@
     python -m tools.site.versions HTML DIRECTORY [VERSION]
 
 copies the built site HTML to DIRECTORY/VERSION, and writes the list of versions, which the pages of all versions
-read, and a page at the root that leads to the newest release. VERSION is by default that of this checkout.
+read. At the root, each page of the newest release has one that leads to it, so that addresses without a version, such
+as those in the packages' descriptions, stay valid. VERSION is by default that of this checkout.
 """
 
 import re
@@ -18,13 +19,15 @@ import msgspec
 from haptic_trio import __version__
 
 LIST: Final = "versions.json"
-_ROOT: Final = """\
+_LEADING: Final = """\
 <!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <title>haptic-trio</title>
-<meta http-equiv="refresh" content="0; url={newest}/">
-<a href="{newest}/">Documentation of version {newest}</a>
+<link rel="canonical" href="{target}">
+<meta http-equiv="refresh" content="0; url={target}">
+<script>location.replace("{target}" + location.hash)</script>
+<a href="{target}">Documentation of version {newest}</a>
 </html>
 """
 
@@ -43,11 +46,28 @@ def publish(html: Path, directory: Path, version: str) -> None:
     target = directory / version
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(html, target)
-    names = sorted((each.parent.name for each in directory.glob("*/index.html")), key=_order, reverse=True)
+    known = {version, *(each.version for each in _listed(directory) if (directory / each.version).is_dir())}
+    names = sorted(known, key=_order, reverse=True)
     listed = [Version(version=name, title=name) for name in names]
     (directory / LIST).write_bytes(msgspec.json.format(msgspec.json.encode(listed)) + b"\n")
-    newest = next((name for name in names if _numbers(name)), names[0])
-    (directory / "index.html").write_text(_ROOT.format(newest=newest), "utf-8")
+    _lead(directory, next((name for name in names if _numbers(name)), names[0]))
+
+
+def _listed(directory: Path) -> list[Version]:
+    try:
+        return msgspec.json.decode((directory / LIST).read_bytes(), type=list[Version])
+    except FileNotFoundError:
+        return []
+
+
+def _lead(directory: Path, newest: str) -> None:
+    """Write the pages at the root; one whose page the version *newest* lacks leads to the last version that has it."""
+    for page in (directory / newest).rglob("index.html"):
+        place = page.parent.relative_to(directory / newest)
+        target = "/".join([*[".."] * len(place.parts), newest, *place.parts, ""])
+        leading = directory / place / "index.html"
+        leading.parent.mkdir(parents=True, exist_ok=True)
+        leading.write_text(_LEADING.format(target=target, newest=newest), "utf-8")
 
 
 def _order(name: str) -> tuple[bool, list[int], str]:
