@@ -35,7 +35,8 @@ HIDDEN = {
 }
 """Requests of which an application may read the host CLOSED, while the header names another one or none."""
 BROKEN = [
-    CLOSED + rest for rest in ("::80", ":80:80", ":80a", ":+80", ";x", "%00", "%2f", ",x", "&x", "'", "(", "@", "/")
+    CLOSED + rest
+    for rest in ("::80", ":80:80", ":80a", ":abc", ":+80", ";x", "%00", "%2f", ",x", "&x", "'", "(", "@", "/")
 ]
 BROKEN += [f"[{CLOSED}]", f'"{CLOSED}"', f"x@{CLOSED}", "closed%2eexample.com", f"{CLOSED}|", "*.example.com"]
 
