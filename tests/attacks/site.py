@@ -57,7 +57,8 @@ _MAPS: Final = {
     "maps/gateway-rules.map": r"\S+ \S(.*\S)?",
     "maps/nginx-canary-paths.map": r"[A-Za-z0-9_.:-]+\|[a-z0-9.*-]+\|=?/[^\s|#]* [A-Za-z0-9_.:-]+=[A-Za-z0-9_.:-]+"
     r"|[A-Za-z0-9_.:-]+= yes",
-    "maps/nginx-canary-terms.map": r"[A-Za-z0-9_.:-]+ [A-Za-z0-9!*+.^_~-]*,[A-Za-z0-9%._~-]*,[A-Za-z0-9!*+.^_~-]*",
+    "maps/nginx-canary-terms.map": r"[A-Za-z0-9_.:-]+ [A-Za-z0-9!*+.^_~-]*,[A-Za-z0-9%._~-]*,"
+    r"(\d+:[A-Za-z0-9%._~-]+)?,[A-Za-z0-9!*+.^_~-]*",
     "maps/nginx-auth.map": r"[0-9a-zA-Z_.:-]+ [A-Za-z0-9%,|*@$:._~\[\]-]+",
     "maps/haproxy-ingress-auth.map": r"[0-9a-zA-Z_.:-]+ [A-Za-z0-9%,|*@$:._~\[\]-]+",
 }

@@ -19,6 +19,7 @@ from haptic_trio.templating.filters import content, selection
 from haptic_trio.templating.filters.authorities import AUTHORITIES
 from haptic_trio.templating.filters.emit import EmitError, emit, number_text
 from haptic_trio.templating.filters.emitters import EMITTERS
+from haptic_trio.templating.filters.expressions import EXPRESSIONS
 from haptic_trio.templating.filters.external import EXTERNAL
 from haptic_trio.templating.filters.service_ports import by_port
 from haptic_trio.templating.filters.values import VALUES
@@ -237,7 +238,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     **{name: _checked(name) for name in _CHECKED_ITERATION},
     **{name: _listed(name) for name in _MADE_LISTS},
     **{name: _bounded(name) for name in ("batch", "slice")},
-    **{name: _keeping_value(filter_) for name, filter_ in (EMITTERS | VALUES | EXTERNAL).items()},
+    **{name: _keeping_value(filter_) for name, filter_ in (EMITTERS | VALUES | EXTERNAL | EXPRESSIONS).items()},
     **AUTHORITIES,
     "attr": attr,
     "b64decode": _keeping_value(content.b64decode),

@@ -134,3 +134,43 @@ def test_a_canary_takes_nothing_from_other_hosts(cluster: Cluster) -> None:
 
         assert side(ask(cluster.http_port, "own.example.com", "/x")) == "next"
         assert side(ask(cluster.http_port, "other.example.com", "/x")) == "web"
+
+
+@pytest.mark.haproxy
+def test_a_pattern_for_a_header_decides_as_in_nginx(cluster: Cluster) -> None:
+    given: dict[str, dict[str, str]] = {
+        "whole": {"by_header": "X-Canary", "by_header_pattern": "^(beta|test)[0-9]*$", "by_cookie": "try"},
+        "part": {"by_header": "X-Canary", "by_header_pattern": "v[0-9]+"},
+        "end": {"by_header": "X-Canary", "by_header_pattern": "^a|b$"},
+        "value": {"by_header": "X-Canary", "by_header_value": "x", "by_header_pattern": ".*"},
+        "every": {"by_header": "X-Canary", "by_header_pattern": ".*"},
+    }
+    expected = {
+        "whole": {"beta": "next", "test7": "next", "xbeta": "web", "Beta": "web", "beta7x": "web", "always": "web"},
+        "part": {"v1": "next", "a, v23b": "next", "v": "web", "x" * 500 + "v1": "next", "x" * 600 + "v1": "web"},
+        "end": {"ac": "next", "cb": "next", "ba": "web"},
+        "value": {"x": "next", "y": "web"},
+        "every": {"": "next", "never": "next"},
+    }
+    with applications() as objects:
+        cluster.serve(*objects, *(one for name in given for one in pair(name, **given[name])), libraries=LIBRARIES)
+        found = {
+            name: {
+                text: side(ask(cluster.http_port, f"{name}.example.com", headers={"X-Canary": text})) for text in texts
+            }
+            for name, texts in expected.items()
+        }
+        without = side(ask(cluster.http_port, "every.example.com"))
+        cookie = {"X-Canary": "x", "Cookie": "try=always"}
+        falls_through = side(ask(cluster.http_port, "whole.example.com", headers=cookie))
+
+    assert found == expected
+    assert (without, falls_through) == ("web", "next")
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(?=a)b", "a\\1", "(", "a" * 5_000])
+def test_a_pattern_that_could_take_long_is_rejected(cluster: Cluster, pattern: str) -> None:
+    main, canary = pair("a", by_header="X-Canary", by_header_pattern=pattern)
+    rendered = cluster.render(main, canary, libraries=LIBRARIES)
+
+    assert list(rendered.rejected) == ["Ingress default/a-canary"]

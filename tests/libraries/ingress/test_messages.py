@@ -35,6 +35,7 @@ MORE = {
     "haproxyOrg/ssl-redirect-code": {"ssl-redirect": "true"},
     "haproxyOrg/ssl-redirect-port": {"ssl-redirect": "true"},
     "nginx/auth-signin-redirect-param": {"auth-signin": "https://a.example.com/in"},
+    "nginx/canary-by-header-pattern": {"canary-by-header": "X-C"},
     "nginx/satisfy": {"auth-url": ""},
 }
 
