@@ -129,8 +129,7 @@ class Pipeline:
 
         *kinds* are the stores that watch the same objects in the same way as
         those of *former*; they get the content that these have when *begin*
-        is called. The next render of *former* waits while its records are
-        copied.
+        is called. The next render of *former* waits while records are copied.
         """
 
         def copy() -> Callable[[], None]:
@@ -153,7 +152,6 @@ class Pipeline:
         """Return a valid configuration for the present stores, or raise `RejectedError`.
 
         The error is an `UndecidedError` if `haproxy -c` gave no verdict.
-
         Fragments that fail, or that HAProxy rejects, are replaced by their
         last good output or omitted, and the cycle runs again. The same holds
         for rejected fetched contents. *progress* is called between the steps

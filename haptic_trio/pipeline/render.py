@@ -110,11 +110,10 @@ class Renderer:
     ) -> Callable[[], None]:
         """Let the first render of *stores* begin with what is still valid of the newest render of *former*. Blocking.
 
-        Returns what completes it, also blocking: call it before the first
-        render. *differing*: stores of which nothing is known. The others have
-        the content of those of *former*. Neither stores nor *former* may be
-        used until the return of this call. If *former* has rendered nothing,
-        the first render begins with nothing.
+        Returns what completes it, also blocking, before the first render.
+        *differing*: stores of which nothing is known; the others have the
+        content of those of *former*. Until the return of this call, neither
+        stores nor *former* may be used.
         """
         if former._session is None or not former.has_rendered:  # noqa: SLF001  the two are of one class
             return lambda: None
@@ -127,9 +126,8 @@ class Renderer:
         Missing objects and contents are fetched; raises `RejectedError` if that
         takes longer than `FETCH_ALLOWANCE` seconds.
 
-        *recall* has the fallbacks of fragments that fail. The stores must not
-        change meanwhile. With the same stores as in the previous render, only
-        fragments that depend on changes render again.
+        *recall* has the fallbacks of fragments that fail. The stores must not change meanwhile. With the
+        same stores as in the previous render, only fragments that depend on changes render again.
         """
         permit = RenderPermit()
         outcome: Rendered | PendingSources | None = None
@@ -229,9 +227,8 @@ class Renderer:
     async def consult(self, stores: Mapping[str, ReadableStore], ask: Callable[[Rendered, Provenance], T]) -> T | None:
         """Run *ask* on the newest render in a worker thread, while nothing else renders, and return its result.
 
-        None before the first render, and while stores that it reads contain
-        changes that are not rendered yet, since origins are unknown then. The stores must
-        not change meanwhile.
+        None before the first render, and while stores that it reads contain changes that are not
+        rendered yet, since origins are unknown then. The stores must not change meanwhile.
         """
 
         def run() -> T | None:
