@@ -87,6 +87,10 @@ class Intake:
         self.forget(ref)
         self._heavy[ref] = None
 
+    def holds(self, ref: ResourceRef) -> bool:
+        """Whether *ref* waits because of `hold`."""
+        return ref in self._heavy
+
     def admits(self, ref: ResourceRef) -> bool:
         """Whether a change of *ref* is taken in now; otherwise it waits until `begin` returns it.
 

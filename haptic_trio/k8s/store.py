@@ -347,10 +347,9 @@ class Stores(Mapping[str, Store]):
     def release(self, ref: ResourceRef, versions: Mapping[str, Resource | None]) -> None:
         """Let readers see *versions* of *ref*, which has waited; a newer version waits again, after all others."""
         self.intake.forget(ref)
-        has_newer = False
         for name, version in versions.items():
-            has_newer |= self._stores[name].release(ref, version)
-        if has_newer:
+            self._stores[name].release(ref, version)
+        if self.waiting(ref):
             self.intake.hold(ref)
 
     def settle(self) -> None:

@@ -1,6 +1,8 @@
 """Compiled templates of a configuration, and the update of their recorded output. Blocking."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from math import inf
 
 from haptic_trio.config.model import Config
 from haptic_trio.config.templates import MAIN_TEMPLATE, template_set
@@ -15,7 +17,6 @@ from haptic_trio.templating.engine import Engine
 from haptic_trio.templating.filters.emit import trust
 from haptic_trio.templating.incremental.outputs import Recall
 from haptic_trio.templating.incremental.provenance import Provenance
-from haptic_trio.templating.incremental.quarantined import settle_rounds
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.scope import Memo, same
 from haptic_trio.templating.incremental.takeover import Differences, settle
@@ -113,15 +114,18 @@ class CompiledTemplates:
         is_one = origin is not None and origin.subject.kind == "Secret"
         return is_one or any(question[0] in ("get", "object") and question[1] in self._secrets for question in asked)
 
-    def bring_up_to_date(self, session: Session, recall: Recall, permit: RenderPermit) -> PendingSources:
+    def bring_up_to_date(
+        self, session: Session, recall: Recall, permit: RenderPermit, most_dependents: float = inf
+    ) -> PendingSources:
         """Render the marked fragments of *session*; return the sources that have to fetch something first.
 
+        An object is not released from quarantine if more than *most_dependents* turns depend on that.
         Raises `RejectedError` if a template fails outside of fragments, and, at
         the next loop or call of a template, when *leave* is withdrawn.
         """
         run = session.run
         run.restart(recall)
-        session.show_fallback_versions(is_settled=False)
+        session.fallbacks.put_on_top()
         run.until = permit.until
         if not permit.is_valid:
             run.cancel()
@@ -132,10 +136,10 @@ class CompiledTemplates:
                 return pending
             if problems:
                 raise RejectedError("render", tuple(problems))
-            if settle_rounds(run):
+            if run.settle_rounds():
                 continue
-            if run.quarantined.settle(run):
-                session.show_fallback_versions()
+            if run.quarantined.settle(run, partial(session.find_heavy_releases, most_dependents)):
+                session.fallbacks.take()
             elif not (may_use_freed and run.touch_freed()):
                 break
             else:

@@ -6,6 +6,7 @@ cycles (see `templating.incremental.ahead`). Then the change is taken in as a
 whole: what was rendered replaces the former output, in one cycle.
 """
 
+from math import inf
 from typing import Final
 
 from haptic_trio.k8s.resource import Resource, ResourceRef
@@ -34,7 +35,9 @@ class HeavyChanges:
 
     def put_back(self) -> None:
         """Undo heavy changes in the stores before a render. The caller holds the turn of the pipeline."""
-        if self._stores.intake.is_limited:
+        is_limited = self._stores.intake.is_limited
+        self._renderer.most_dependents = MOST_DEPENDENTS if is_limited else inf
+        if is_limited:
             for ref in self._renderer.find_heavy(self._stores, MOST_DEPENDENTS):
                 if ref != self._released:
                     self._stores.put_back(ref)
@@ -44,6 +47,11 @@ class HeavyChanges:
         """Take note that a render has seen the stores."""
         self._stores.settle()
         self._released = None
+        intake = self._stores.intake
+        for ref in self._renderer.held:
+            # Its place among those that wait stays.
+            if not intake.holds(ref):
+                intake.hold(ref)
 
     def take_in(self) -> None:
         """Take in the change that has been rendered ahead, if there is one. The stores are not frozen."""
@@ -63,6 +71,10 @@ class HeavyChanges:
             if self._current is None:
                 return
             self._versions = self._stores.waiting(self._current)
+            if not self._versions and self._current not in self._renderer.held:
+                self._stores.intake.forget(self._current)
+                self._current = None
+                return
         if not self._is_ready:
             with self._stores.frozen():
                 left = await self._renderer.render_ahead(self._current, self._versions, intake.seconds)
@@ -73,6 +85,8 @@ class HeavyChanges:
         if self._current is None:
             return
         newest = self._stores.waiting(self._current)
-        if not newest or (None in newest.values() and None not in self._versions.values()):
+        if (not newest and self._current not in self._renderer.held) or (
+            None in newest.values() and None not in self._versions.values()
+        ):
             self._current, self._is_ready = None, False
             self._renderer.forget_ahead()

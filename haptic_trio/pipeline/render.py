@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from math import inf
 from typing import TypeVar
 
 import msgspec
@@ -104,6 +105,8 @@ class Renderer:
         self._newest: tuple[Rendered, dict[str, int]] | None = None
         self._serial = 0
         self._rendering: trio.Event | None = None
+        self.most_dependents = inf
+        """Turns that may depend on the release of an object from quarantine; otherwise the object is `held`."""
 
     def take_over(
         self, former: "Renderer", stores: Mapping[str, ReadableStore], differing: frozenset[str]
@@ -287,10 +290,9 @@ class Renderer:
 
         Return how many are left. The stores must not change meanwhile. Without a newest render, none is left.
         """
-        replacements = {name: {ref: version} for name, version in versions.items()}
 
         def work(_newest: Rendered, session: Session) -> int:
-            return session.render_ahead(replacements, cpu_clock() + seconds)
+            return session.render_ahead(ref, versions, cpu_clock() + seconds)
 
         return await self.lend(work, RenderPermit()) or 0
 
@@ -303,7 +305,13 @@ class Renderer:
     def release(self, ref: ResourceRef) -> None:
         """Let the next render use what was rendered ahead for *ref*, whose change the stores contain now."""
         if self._session is not None:
-            self._session.released.add(ref)
+            self._session.release(ref)
+
+    @property
+    def held(self) -> tuple[ResourceRef, ...]:
+        """The objects that stay quarantined until `release`, since very many turns depend on that."""
+        held = self._session.run.quarantined.held if self._session is not None else ()
+        return tuple(ResourceRef(kind, namespace, name) for namespace, name, kind in held)
 
     def forget_ahead(self) -> None:
         """Drop what was rendered ahead."""
@@ -333,7 +341,7 @@ class Renderer:
         session.take_changes()
         session.take_fetched()
         session.fetches.take(session.run, offers)
-        if pending := self.templates.bring_up_to_date(session, recall, permit):
+        if pending := self.templates.bring_up_to_date(session, recall, permit, self.most_dependents):
             return pending
         session.end_release()
         if not self._paranoia_every or session.count % self._paranoia_every:
@@ -363,6 +371,7 @@ class Renderer:
         fresh = self._begin(session.stores)
         fresh.count = session.count
         fresh.fetches.take_over(session.fetches)
+        fresh.run.quarantined.hold_as(fresh.run, session.run.quarantined)
         # `_abandon` cancels the render of the present session.
         self._session = fresh
         try:
@@ -373,7 +382,7 @@ class Renderer:
         if pending:
             self._session = session
             return pending
-        differing = _differences(session, fresh)
+        differing = session.differences(fresh)
         if not differing:
             self._session = session
             return self._take(session)
@@ -383,18 +392,3 @@ class Renderer:
 def versions_of(stores: Mapping[str, ReadableStore]) -> dict[str, int]:
     """Return the version of each store."""
     return {name: store.version for name, store in stores.items()}
-
-
-def _differences(session: Session, fresh: Session) -> tuple[str, ...]:
-    """Return the paths of outputs that differ, and `rejections` or `warnings` if these differ."""
-    before, after = session.texts.snapshot(), fresh.texts.snapshot()
-    different = [
-        path
-        for path in sorted(before.keys() | after.keys())
-        if path not in before or path not in after or before[path].text != after[path].text
-    ]
-    lists = {
-        "rejections": session.run.rejections == fresh.run.rejections,
-        "warnings": session.run.warnings == fresh.run.warnings,
-    }
-    return tuple(different) + tuple(name for name, is_same in lists.items() if not is_same)

@@ -1,10 +1,10 @@
 """Session of a renderer: state that one render keeps for the next."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from haptic_trio.haproxy.model import AuxFile, FileKind, Files, make_file
 from haptic_trio.httpstore.fetches import Fetches, HttpView
@@ -15,12 +15,13 @@ from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.k8s.store import ReadableStore
 from haptic_trio.k8s.tracker import Tracker
 from haptic_trio.pipeline.conflicts import Conflicts
+from haptic_trio.pipeline.fallback_versions import FallbackVersions, keys_of_change
 from haptic_trio.pipeline.missing_dependencies import PendingSources
 from haptic_trio.templating.incremental.ahead import Change, dependents_of
-from haptic_trio.templating.incremental.each import render_ahead
+from haptic_trio.templating.incremental.each import fails_ahead, render_ahead
 from haptic_trio.templating.incremental.questions import Answer
 from haptic_trio.templating.incremental.recorder import CURRENT
-from haptic_trio.templating.incremental.records import Child
+from haptic_trio.templating.incremental.records import Child, ObjectId
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.scope import Memo
@@ -34,13 +35,12 @@ from haptic_trio.templating.views import (
     forget_store,
     mark_used,
     seen_in,
-    show_instead,
     showing,
-    shown_by,
     used_kinds,
     views_in,
 )
 
+_ASKS: Final = ("get", "has")
 _FEW: Final = 10
 """The part of the limit of `find_heavy` that an object may always make pending."""
 
@@ -72,9 +72,7 @@ class Session:
         """Whether any render has reached its caller."""
         self.released: set[ResourceRef] = set()
         """Objects for whose changes turns were rendered ahead; the stores contain these changes now."""
-        self._fallback_versions: dict[ResourceRef, Any] = {}
-        self._overlays: dict[str, tuple[ReadableStore, Overlay]] = {}
-        """Overlays that answer lookups in place of the stores, by store name, each with the store below."""
+        self.fallbacks = FallbackVersions(run, views, self.released)
         self._conflicts = Conflicts(partial(reads_secrets, run))
         self._warnings: tuple[tuple[ObjectWarning, ...], ...] = ((), (), ())
 
@@ -98,13 +96,7 @@ class Session:
         for name, tracker in self.trackers.items():
             tracker.add(former.trackers[name])
         # Quarantined objects are looked up as they are now, until it is decided again which these are.
-        quarantined = {
-            name: Touched(
-                overlay.touched,
-                {(ref.namespace, ref.name, ref.kind): base.by_ref(ref) for ref in overlay.differences},
-            )
-            for name, (base, overlay) in former._overlays.items()  # noqa: SLF001  the two are of one class
-        }
+        quarantined = former.fallbacks.undone()
 
         def complete_with_quarantined() -> None:
             complete()
@@ -120,7 +112,7 @@ class Session:
             forget_store(view)
         self.stores, self.trackers, self.context = {}, {}, {}
         self.texts, self.files = Versioned(), None
-        self._overlays.clear()
+        self.fallbacks.forget()
 
     def put(self, kind: FileKind, path: str, text: RenderedText, *, secret: bool) -> None:
         """Set the text at *path*."""
@@ -143,6 +135,20 @@ class Session:
         self.changed_files = {}
         return self.files
 
+    def differences(self, fresh: "Session") -> tuple[str, ...]:
+        """Return the paths of outputs that differ from *fresh*, and `rejections` or `warnings` if these differ."""
+        before, after = self.texts.snapshot(), fresh.texts.snapshot()
+        different = [
+            path
+            for path in sorted(before.keys() | after.keys())
+            if path not in before or path not in after or before[path].text != after[path].text
+        ]
+        lists = {
+            "rejections": self.run.rejections == fresh.run.rejections,
+            "warnings": self.run.warnings == fresh.run.warnings,
+        }
+        return tuple(different) + tuple(name for name, is_same in lists.items() if not is_same)
+
     def take_warnings(self, files: Files, texts: Mapping[str, RenderedText]) -> tuple[ObjectWarning, ...]:
         """Return the warnings to owners of objects; *files* and *texts* are the present ones."""
         warnings, conflicts = self.run.warnings, self._conflicts.take(files, texts)
@@ -154,9 +160,15 @@ class Session:
         """Mark the fragments that depend on changes in the stores, so that they render again."""
         changes: dict[str, Touched] = {}
         released: dict[str, Touched] = {}
+        if self.run.quarantined.quarantine_expected(
+            self.run, [(ref.namespace, ref.name, ref.kind) for ref in self.released]
+        ):
+            self.fallbacks.take(are_seen=True)
         for name, tracker in self.trackers.items():
-            touched = tracker.take()
-            ahead = {ref: touched.pop(ref) for ref in self.released if ref in touched}
+            touched: dict[ResourceRef, AbstractSet[Keys]] = {
+                ref: frozenset() if self.fallbacks.hides(name, ref) else keys for ref, keys in tracker.take().items()
+            }
+            ahead = {ref: touched.pop(ref) for ref in self.released if touched.get(ref)}
             for found, refs in ((changes, touched), (released, ahead)):
                 if refs:
                     found[name] = self._touched_by(name, refs)
@@ -183,6 +195,11 @@ class Session:
         run = self.run
         return (run.turns_done, run.turns_due) if run.turns_due else (run.rendered - self.rendered_before, 0)
 
+    def release(self, ref: ResourceRef) -> None:
+        """Let the next render use what was rendered ahead for *ref*, and release it from quarantine if it was held."""
+        self.released.add(ref)
+        self.run.quarantined.release(self.run, (ref.namespace, ref.name, ref.kind))
+
     def end_release(self) -> None:
         """Forget what was rendered ahead, after a render that has used it."""
         if self.released:
@@ -194,86 +211,95 @@ class Session:
 
         Several objects of a namespace count together. Those that few turns depend on are never heavy.
         """
+        yield from self._heavy_of(
+            (
+                (ref, {name: self._newest_change_of(name, ref, keys)})
+                for name, tracker in self.trackers.items()
+                for ref, keys in tracker.touched().items()
+                # The content of an on-demand object may have to be fetched first.
+                if not isinstance(self.stores[name], OnDemandStore) and not self.fallbacks.hides(name, ref)
+            ),
+            most,
+        )
+
+    def _newest_change_of(self, name: str, ref: ResourceRef, keys: AbstractSet[Keys]) -> Change:
+        # A quarantined object that is deleted disappears in the version that lookups find.
+        is_shown = ref in self.fallbacks.shown_in(name)
+        return self._change_of(name, ref, None) if is_shown else Change(keys, self._answers(name))
+
+    def find_heavy_releases(self, most: float, quarantined: Iterable[ObjectId]) -> set[ObjectId]:
+        """Return those of *quarantined* that more than *most* turns would find in another version after a release.
+
+        As for `find_heavy`; objects whose dependents were rendered ahead are not among them.
+        """
+        found: list[tuple[ResourceRef, dict[str, Change]]] = []
+        for namespace, object_name, kind in sorted(quarantined):
+            ref = ResourceRef(kind, namespace, object_name)
+            changes = {
+                name: self._change_of(name, ref, store.by_ref(ref))
+                for name, store in self.stores.items()
+                if self.fallbacks.hides(name, ref)
+            }
+            found.append((ref, {name: change for name, change in changes.items() if change.keys}))
+        return {(ref.namespace, ref.name, ref.kind) for ref in self._heavy_of(found, most)}
+
+    def _change_of(self, name: str, ref: ResourceRef, version: Any | None) -> Change:
+        """Return the change of what lookups in the store *name* find, if they find *version* of *ref*."""
+        keys = keys_of_change(self.stores[name], self.fallbacks.visible(name, ref), version)
+        return Change(keys, answers_from(self.fallbacks.seen_with(name, ref, version).get))
+
+    def _heavy_of(
+        self, candidates: Iterable[tuple[ResourceRef, Mapping[str, Change]]], most: float
+    ) -> Iterator[ResourceRef]:
         few = most // _FEW
         together: dict[str, dict[Child, None]] = {}
-        for name, tracker in self.trackers.items():
-            for ref, keys in tracker.touched().items():
-                # The content of an on-demand object may have to be fetched first.
-                if not ref.namespace or ref in self.released or isinstance(self.stores[name], OnDemandStore):
-                    continue
-                index = self.run.index
-                if sum(index.count((kind, name, *one)) for one in keys for kind in ("get", "has")) <= few:
-                    continue
-                found = dependents_of(self.run, {name: Change(keys, self._answers(name))})
-                if len(found) <= few:
-                    continue
-                others = together.get(ref.namespace, {})
-                if len(others | found) > most:
-                    yield ref
-                else:
-                    together[ref.namespace] = others | found
+        for ref, changes in candidates:
+            if not ref.namespace or ref in self.released:
+                continue
+            index = self.run.index
+            questions = (
+                (kind, name, *one) for name, change in changes.items() for one in change.keys for kind in _ASKS
+            )
+            if sum(index.count(question) for question in questions) <= few:
+                continue
+            found = dependents_of(self.run, changes)
+            if len(found) <= few:
+                continue
+            others = together.get(ref.namespace, {})
+            if len(others | found) > most:
+                yield ref
+            else:
+                together[ref.namespace] = others | found
 
-    def render_ahead(self, replacements: Mapping[str, Mapping[ResourceRef, Any | None]], until: float) -> int:
-        """Render turns that depend on *replacements*, by name of the store, until the CPU time *until*.
+    def render_ahead(self, ref: ResourceRef, versions: Mapping[str, Any | None], until: float) -> int:
+        """Render turns that depend on *versions* of *ref*, by name of the store, until the CPU time *until*.
 
-        Return how many are left. The records stay as they are.
+        If *ref* is quarantined, lookups find it in these versions, or in those of the stores, as after its release.
+        Return how many turns are left. The records stay as they are.
         """
         self.run.reset()
-        views = views_in(self.views)
         changes: dict[str, Change] = {}
+        own: dict[str, Any] = {}
         token = CURRENT.set(self.run)
         try:
             with ExitStack() as stack:
-                for name, objects in replacements.items():
-                    overlay = Overlay(self.stores[name], objects)
-                    if overlay.differences:
-                        seen = self._with_fallback_versions(name, objects) or overlay
-                        stack.enter_context(showing(views[name], overlay, seen))
-                        changes[name] = Change(overlay.touched, answers_from(seen.get))
-                return render_ahead(self.run, changes, until)
+                for name, view in views_in(self.views).items():
+                    if name not in versions and not self.fallbacks.hides(name, ref):
+                        continue
+                    store = self.stores[name]
+                    version = own[name] = versions[name] if name in versions else store.by_ref(ref)
+                    change = self._change_of(name, ref, version)
+                    if change.keys:
+                        seen = self.fallbacks.seen_with(name, ref, version)
+                        stack.enter_context(showing(view, Overlay(store, {ref: version}), seen))
+                        changes[name] = change
+                left = render_ahead(self.run, changes, until)
+                if not left:
+                    found = ref.namespace, ref.name, ref.kind
+                    self.run.quarantined.expect(found, is_failing=fails_ahead(self.run, changes, found, own))
+                return left
         finally:
             CURRENT.reset(token)
-
-    def _with_fallback_versions(self, name: str, objects: Mapping[ResourceRef, Any | None]) -> Overlay | None:
-        """Return what lookups in the store *name* will find once it contains *objects*; None without fallbacks."""
-        if name not in self._overlays:
-            return None
-        _, fallbacks = self._overlays[name]
-        # Quarantined objects are still found in their last good versions.
-        hidden = fallbacks.differences
-        return Overlay(fallbacks, {ref: one for ref, one in objects.items() if ref not in hidden})
-
-    def show_fallback_versions(self, *, is_settled: bool = True) -> None:
-        """Make lookups find quarantined objects in their last good versions.
-
-        Without *is_settled*, only the present overlays are put on top of the stores that the views show now.
-        """
-        if is_settled:
-            versions = self.run.quarantined.fallback_versions(self.run) if self.run.quarantined else {}
-            self._fallback_versions = {
-                ResourceRef(kind, namespace, name): resource
-                for (namespace, name, kind), resource in versions.items()
-                # Objects of on-demand stores are not kept.
-                if type(resource) is dict
-            }
-        changes: dict[str, Touched] = {}
-        for name, view in views_in(self.views).items() if self._fallback_versions or self._overlays else ():
-            base, before = cast("ReadableStore", shown_by(view)), self._overlays.get(name)
-            if not is_settled and (before is None or (before[0] is base and _has_all(base, before[1]))):
-                continue
-            wanted = {ref: good for ref, good in self._fallback_versions.items() if base.by_ref(ref) is not None}
-            overlay = Overlay(base, wanted) if wanted else None
-            touched = before[1].touched if before is not None else frozenset()
-            show_instead(view, overlay)
-            if overlay is None:
-                self._overlays.pop(name, None)
-            else:
-                self._overlays[name] = base, overlay
-                touched |= overlay.touched
-            if touched:
-                changes[name] = Touched(touched, {}, answers_from(seen_in(view).get))
-        if changes:
-            take_changes(self.run, changes)
 
     def take_fetched(self) -> None:
         """Mark fragments that failed for missing objects, except where the objects still cannot be fetched."""
@@ -290,11 +316,6 @@ class Session:
         stores = (store for store in self.stores.values() if isinstance(store, OnDemandStore))
         sources: tuple[OnDemandStore | Fetches, ...] = (*stores, self.fetches)
         return tuple(source for source in sources if source.is_wanting)
-
-
-def _has_all(store: ReadableStore, overlay: Overlay) -> bool:
-    """Whether *store* still has the objects that *overlay* replaces."""
-    return all(store.by_ref(ref) is not None for ref in overlay.differences)
 
 
 class RenderPermit:

@@ -84,55 +84,6 @@ async def test_turns_that_register_files_are_rendered_ahead(bench: Bench) -> Non
     assert lists == {path for path in before.rendered.files if "allow-" in path}
 
 
-@pytest.mark.parametrize("was_valid", [False, True])
-async def test_turns_of_rejected_objects_are_rendered_ahead(bench: Bench, *, was_valid: bool) -> None:
-    if not was_valid:
-        for number in NAMES:
-            bench.delete(site(number))
-        await bench.catch_up()
-    bench.put(*(site(number, annotations=NONSENSE) for number in NAMES))
-    before = await bench.catch_up()
-    assert [rejection.has_fallback for rejection in before.rendered.rejections] == [was_valid] * len(NAMES)
-    bench.put(web(81))
-
-    prepared, steps = await bench.take_in_heavy()
-
-    assert steps >= 2 * len(NAMES)
-    assert bench.port() == 81
-    assert prepared.rendered.fragments_rendered <= 3
-    assert prepared.rendered.rejections == before.rendered.rejections
-
-
-async def test_turns_that_hash_passwords_are_rendered_ahead(bench: Bench) -> None:
-    bench.put(users(), *(site(number, annotations=PASSWORD) for number in NAMES))
-    await bench.catch_up()
-    for change in (web(81), users(2000)):
-        bench.put(change)
-
-        prepared, steps = await bench.take_in_heavy()
-
-        assert steps >= len(NAMES)
-        assert prepared.rendered.fragments_rendered <= 3
-        assert not prepared.rendered.rejections
-    assert bench.targets(prepared) == {f"default_i{number}_web_81" for number in NAMES}
-    assert prepared.rendered.text.count("$5$rounds=2000$") == len(NAMES)
-
-
-async def test_objects_that_are_quarantined_and_released_by_a_change_are_rendered_ahead(bench: Bench) -> None:
-    bench.put(authorities(0), *(site(number, annotations=SHARED) for number in NAMES))
-    await bench.catch_up()
-    bench.delete(authorities(0))
-
-    prepared, _ = await bench.take_in_heavy()
-    assert {rejection.subject.name for rejection in prepared.rendered.rejections} == {f"i{one}" for one in NAMES}
-    assert prepared.rendered.fragments_rendered <= 3
-
-    bench.put(authorities(0))
-    prepared, _ = await bench.take_in_heavy()
-    assert not prepared.rendered.rejections
-    assert prepared.rendered.fragments_rendered <= 3
-
-
 async def test_a_file_of_several_turns_is_that_of_the_first_one(bench: Bench) -> None:
     bench.put(authorities(0), *(site(number, annotations=SHARED) for number in NAMES))
     before = await bench.catch_up()

@@ -16,11 +16,10 @@ from jinja2.runtime import Context
 from jinja2.utils import missing
 
 from haptic_trio.chunked import Piece
-from haptic_trio.templating.incremental.ahead import Change, dependents_of, other_answers
+from haptic_trio.templating.incremental.ahead import Change, Result, dependents_of, other_answers
 from haptic_trio.templating.incremental.attempts import attempt, attempt_ahead
 from haptic_trio.templating.incremental.fragments import render_kept
-from haptic_trio.templating.incremental.quarantined import turns_of
-from haptic_trio.templating.incremental.records import Child, Listing, ObjectId, Region, Root, Site, code_of
+from haptic_trio.templating.incremental.records import Child, Listing, ObjectId, Region, Root, Site, code_of, turns_of
 from haptic_trio.templating.incremental.run import RenderRun, current_run
 from haptic_trio.templating.incremental.scope import as_it_is, same, same_variables
 from haptic_trio.templating.values.faults import ContentUnavailableError, TemplateFaultError
@@ -302,10 +301,26 @@ def render_ahead(run: RenderRun, changes: Mapping[str, Change], until: float) ->
                 _render_ahead(run, child)
                 is_late = cpu_clock() > until
             if _quarantines_or_releases(run, child):
-                more = dict.fromkeys(turn for turn in turns_of(run, child.object_id) if turn not in found)
+                more = dict.fromkeys(turn for turn in turns_of(run.roots, child.object_id) if turn not in found)
                 found |= more
                 waiting += more
     return left
+
+
+def fails_ahead(run: RenderRun, changes: Mapping[str, Change], found: ObjectId, versions: Mapping[str, Any]) -> bool:
+    """Whether the object *found* will fail with *changes*, which the views show; *versions* are its own, by store."""
+    with other_answers(run, changes), run.ahead.rendering(run):
+        for region in [turn.region for turn in turns_of(run.roots, found)]:
+            version = versions.get(region.store)
+            if version is None or region.is_apart:
+                continue
+            child = _child(region, version)
+            result = _call_body(run, child)
+            if result is None or result.made.output is None:
+                return True
+            if run.recall.problem_with(region.origin_of(child).key, result.made.output) is not None:
+                return True
+    return False
 
 
 def _quarantines_or_releases(run: RenderRun, child: Child) -> bool:
@@ -317,16 +332,18 @@ def _quarantines_or_releases(run: RenderRun, child: Child) -> bool:
     return run.quarantined.fallback_of(child.region.origin_of(child).subject) is None
 
 
-def _render_ahead(run: RenderRun, child: Child) -> None:
+def _call_body(run: RenderRun, child: Child) -> Result | None:
     region = child.region
-    if not child.is_placed:
-        run.ahead.skip(child)
-        return
     with run.rendering(region.root, child, region.within) as trace:
         origin = region.origin_of(child, len(run.subjects))
         run.within = child.within
         result = attempt_ahead(run, origin, child.resource, _Turn(region, child))
         run.forget_origins(trace.origins)
+    return result
+
+
+def _render_ahead(run: RenderRun, child: Child) -> None:
+    result = _call_body(run, child) if child.is_placed else None
     if result is None:
         run.ahead.skip(child)
     else:

@@ -10,14 +10,14 @@ rejected: its fragments output the text that the template has for this case,
 mostly nothing.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from haptic_trio.templating.incremental.outputs import BodyResult, FragmentOutput, Paused, Recall
 from haptic_trio.templating.incremental.questions import Dependency
-from haptic_trio.templating.incremental.records import Child, Kept, ObjectId, Root, Trace, Unit
+from haptic_trio.templating.incremental.records import Child, Kept, ObjectId, Root, Trace, Unit, turns_of
 from haptic_trio.templating.values.subjects import FragmentKey, Rejection, Subject
 
 if TYPE_CHECKING:
@@ -35,6 +35,10 @@ class Fallback(Enum):
     """No output, or the text for a rejected object."""
 
 
+def _none_of(_quarantined: Iterable[ObjectId]) -> set[ObjectId]:
+    return set()
+
+
 class QuarantinedObjects:
     """Decides which objects are quarantined; one for all renders of a run."""
 
@@ -46,6 +50,14 @@ class QuarantinedObjects:
         """Objects that have been released in this render."""
         self._lasting: dict[ObjectId, tuple[Rejection, ...]] = {}
         """Objects that failed again after their release in this render, with the reason: they stay quarantined."""
+        self._reasons: dict[ObjectId, tuple[Rejection, ...]] = {}
+        """Why objects were quarantined when that was last decided."""
+        self._held: dict[ObjectId, tuple[Rejection, ...]] = {}
+        """Objects that do not fail any more, with the former reason: they stay quarantined until `release`."""
+        self._undecided: set[ObjectId] = set()
+        """Objects that were quarantined before this render, and of which that is decided again."""
+        self._failing_soon: set[ObjectId] = set()
+        """Objects that will fail with the change that is being rendered ahead."""
         self._found: dict[FragmentKey, tuple[FragmentOutput | None, FragmentOutput | None]] = {}
         """Fallbacks of fragments whose own outputs are not used: the prepared and the valid one."""
         self._demands: dict[FragmentKey, frozenset[str]] = {}
@@ -81,13 +93,9 @@ class QuarantinedObjects:
         """Return the objects that are served by a fallback, each in the version from which that was rendered."""
         found: dict[ObjectId, Any] = {}
         for object_id, fallback in self._fallbacks.items():
-            if fallback is Fallback.CLOSED:
-                continue
-            for key in _keys_of(run, object_id):
-                output = run.recall.prepared(key) if fallback is Fallback.PREPARED else run.recall.valid.get(key)
-                if output is not None and output.resource is not None:
-                    found[object_id] = output.resource
-                    break
+            version = _version_of(run, object_id, fallback)
+            if version is not None:
+                found[object_id] = version
         return found
 
     def fallback_of(self, subject: Subject) -> Fallback | None:
@@ -153,12 +161,48 @@ class QuarantinedObjects:
 
         *known* are the rejections of this render. Which of them came first depends on the renders before.
         """
-        if not self._lasting:
+        lasting = {**self._held, **self._lasting}
+        if not lasting:
             return ()
         failing = {id_of_subject(rejection.subject) for rejection in known}
-        return tuple(
-            rejection for found in sorted(self._lasting) if found not in failing for rejection in self._lasting[found]
-        )
+        return tuple(rejection for found in sorted(lasting) if found not in failing for rejection in lasting[found])
+
+    @property
+    def held(self) -> tuple[ObjectId, ...]:
+        """The objects that stay quarantined although they do not fail, until `release`."""
+        return tuple(self._held)
+
+    def hold_as(self, run: "RenderRun", other: "QuarantinedObjects") -> None:
+        """Keep the objects quarantined that *other* holds."""
+        self._held = dict(other._held)  # noqa: SLF001  the two are of one class
+        run.forget_rejections()
+
+    def release(self, run: "RenderRun", found: ObjectId) -> None:
+        """Let the next render release an object that was held."""
+        if self._held.pop(found, None) is not None:
+            run.forget_rejections()
+            self._settled_for = None
+
+    def expect(self, found: ObjectId, *, is_failing: bool) -> None:
+        """Note whether the object *found* will fail with the change that has been rendered ahead."""
+        (self._failing_soon.add if is_failing else self._failing_soon.discard)(found)
+
+    def quarantine_expected(self, run: "RenderRun", changed: Iterable[ObjectId]) -> bool:
+        """Quarantine those of *changed* that are expected to fail; return whether there are any.
+
+        Others then find these in the version that they know. The records are those before the change.
+        """
+        expected = [found for found in changed if found in self._failing_soon and found not in self._fallbacks]
+        self._failing_soon.difference_update(expected)
+        quarantined = False
+        for found in expected:
+            known = next(turns_of(run.roots, found), None)
+            fallback = self._fallback_for(run, found)
+            if known is not None and _version_of(run, found, fallback) is known.resource:
+                self._fallbacks[found] = fallback
+                run.touch_object(found)
+                quarantined = True
+        return quarantined
 
     def pause(self, run: "RenderRun") -> set[FragmentKey]:
         """Take what is paused for this render; return the fragments of which that differs from the render before."""
@@ -179,13 +223,18 @@ class QuarantinedObjects:
         for found in {_id_of_key(key) for key in changed} & self._fallbacks.keys():
             # Decided again, with what is known now.
             del self._fallbacks[found]
+            self._undecided.add(found)
             self._settled_for = None
 
-    def settle(self, run: "RenderRun") -> bool:
+    def settle(self, run: "RenderRun", find_heavy: Callable[[Iterable[ObjectId]], set[ObjectId]] = _none_of) -> bool:
         """Decide again, after everything has been rendered; True if fragments of some object have to be rendered again.
 
-        In one render an object is released at most once, so that this comes to an end.
+        In one render an object is released at most once, so that this comes to an end. Those that *find_heavy*
+        returns are not released, but held.
         """
+        for found in [found for found in self._held if next(_records_of(run, found), None) is None]:
+            # It is deleted.
+            self.release(run, found)
         rejections = run.rejections
         if rejections is self._settled_for and not self._unusable and not self._demanding:
             return False
@@ -193,13 +242,16 @@ class QuarantinedObjects:
         for rejection in rejections:
             if not rejection.is_apart:
                 failing.setdefault(id_of_subject(rejection.subject), []).append(rejection)
-        released = self._fallbacks.keys() - failing.keys()
+        released = (self._fallbacks.keys() | self._undecided) - failing.keys()
+        released -= self._hold(run, find_heavy(released) if released else set(), failing)
+        self._undecided.clear()
+        self._reasons = {found: tuple(one) for found, one in failing.items()}
         added = dict.fromkeys(found for found in failing if found not in self._fallbacks)
         worse = {found for found in self._unusable if found in self._fallbacks}
         self._unusable.clear()
         self._returned |= released
         for found in released:
-            del self._fallbacks[found]
+            self._fallbacks.pop(found, None)
         for found in added:
             self._fallbacks[found] = self._fallback_for(run, found)
             if found in self._returned:
@@ -218,10 +270,19 @@ class QuarantinedObjects:
         self._settled_for = run.rejections
         changed = {*released, *added, *worse, *others}
         for found in changed:
-            touch_object(run, found)
+            run.touch_object(found)
             # Whether these fail is known, and may have taken them all the time that a fragment has.
             self._known.update(rejection.key for rejection in failing.get(found, ()) if rejection.key in self._failures)
         return bool(changed)
+
+    def _hold(self, run: "RenderRun", heavy: set[ObjectId], failing: dict[ObjectId, list[Rejection]]) -> set[ObjectId]:
+        """Hold the *heavy* objects, and add them to the *failing* ones; return them."""
+        held = {found: self._reasons[found] for found in heavy if found in self._reasons}
+        if held:
+            self._held |= held
+            failing.update((found, list(reasons)) for found, reasons in held.items())
+            run.forget_rejections()
+        return set(held)
 
     def _fallback_for(self, run: "RenderRun", found: ObjectId, *, without_prepared: bool = False) -> Fallback:
         """Return the first kind of fallback that is usable: HAProxy rejects none of its outputs, and they have all
@@ -239,49 +300,31 @@ class QuarantinedObjects:
         return Fallback.CLOSED
 
 
-def settle_rounds(run: "RenderRun") -> bool:
-    """Decide again whose password hashes find room; True if fragments have to be rendered again for that."""
-    keys = run.shares.overall.settle(run.recall, run.rejections)
-    if keys:
-        touch_fragments(run, set(keys))
-    for key in keys:
-        run.quarantined.retry(_id_of_key(key))
-    return bool(keys)
-
-
-def touch_fragments(run: "RenderRun", keys: set[FragmentKey]) -> None:
-    """Make the fragments *keys* pending; visits all fragments."""
-    for root in run.roots.values():
-        if _concerns(root, keys):
-            root.is_valid = False
-            for kept in root.kept.values():
-                kept.is_valid = kept.is_valid and not _concerns(kept.trace, keys)
-        for region in root.regions:
-            region.pending.update(child for child in region.children.values() if _concerns(child, keys))
-
-
-def _concerns(unit: Unit | Trace, keys: set[FragmentKey]) -> bool:
-    return not keys.isdisjoint(unit.outputs) or any(rejection.key in keys for _, rejection in unit.rejections)
-
-
 def _keys_in(unit: Unit | Trace) -> set[FragmentKey]:
     return {*unit.outputs, *(rejection.key for _, rejection in unit.rejections)}
 
 
-def touch_object(run: "RenderRun", found: ObjectId) -> None:
-    """Make all fragments of an object pending; the cost depends on these only."""
-    for child in turns_of(run, found):
-        child.region.pending.add(child)
-    run.touch(question_of(found))
+def _version_of(run: "RenderRun", found: ObjectId, fallback: Fallback) -> Any | None:
+    """Return the version of the object from which its *fallback* was rendered; None without one."""
+    if fallback is Fallback.CLOSED:
+        return None
+    outputs = (
+        run.recall.prepared(key) if fallback is Fallback.PREPARED else run.recall.valid.get(key)
+        for key in _keys_of(run, found)
+    )
+    return next((one.resource for one in outputs if one is not None and one.resource is not None), None)
 
 
-def turns_of(run: "RenderRun", found: ObjectId) -> Iterator[Child]:
-    """Yield the turns of an object."""
-    for root in run.roots.values():
-        for region in root.regions:
-            child = region.children.get(found)
-            if child is not None:
-                yield child
+def _are_usable(
+    recall: Recall, outputs: Mapping[FragmentKey, FragmentOutput | None], demands: AbstractSet[str]
+) -> bool:
+    known = {key: output for key, output in outputs.items() if output is not None}
+    if any(recall.is_blocked(key, output) for key, output in known.items()):
+        return False
+    if not demands <= frozenset().union(*(output.guards for output in known.values())):
+        return False
+    # Without output the object was not served: it had another class then, for example.
+    return any(output.text.strip() or output.files for output in known.values())
 
 
 def is_turn_of(run: "RenderRun", subject: Subject) -> bool:
@@ -300,18 +343,6 @@ def id_of_subject(subject: Subject) -> ObjectId:
     return subject.namespace, subject.name, subject.kind
 
 
-def _are_usable(
-    recall: Recall, outputs: Mapping[FragmentKey, FragmentOutput | None], demands: AbstractSet[str]
-) -> bool:
-    known = {key: output for key, output in outputs.items() if output is not None}
-    if any(recall.is_blocked(key, output) for key, output in known.items()):
-        return False
-    if not demands <= frozenset().union(*(output.guards for output in known.values())):
-        return False
-    # Without output the object was not served: it had another class then, for example.
-    return any(output.text.strip() or output.files for output in known.values())
-
-
 def _keys_of(run: "RenderRun", found: ObjectId) -> Iterator[FragmentKey]:
     for record in _records_of(run, found):
         for key in record.outputs:
@@ -323,7 +354,7 @@ def _keys_of(run: "RenderRun", found: ObjectId) -> Iterator[FragmentKey]:
 
 
 def _records_of(run: "RenderRun", found: ObjectId) -> Iterator[Child | Root | Trace]:
-    yield from turns_of(run, found)
+    yield from turns_of(run.roots, found)
     for node in run.index.askers(question_of(found)):
         if isinstance(node, Kept):
             yield node.trace

@@ -239,6 +239,15 @@ class Root(Unit):
         return self.name
 
 
+def turns_of(roots: Mapping[str, Root], found: ObjectId) -> Iterator[Child]:
+    """Yield the turns of an object."""
+    for root in roots.values():
+        for region in root.regions:
+            child = region.children.get(found)
+            if child is not None:
+                yield child
+
+
 class Module:
     """A template that was imported without context, once for a root."""
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from haptic_trio.templating.incremental.ahead import Ahead
 from haptic_trio.templating.incremental.outputs import FragmentOutput, Recall
-from haptic_trio.templating.incremental.quarantined import QuarantinedObjects, touch_fragments
+from haptic_trio.templating.incremental.quarantined import QuarantinedObjects, question_of
 from haptic_trio.templating.incremental.questions import Dependency
 from haptic_trio.templating.incremental.recorder import CURRENT, Recorder
 from haptic_trio.templating.incremental.records import (
@@ -21,11 +21,13 @@ from haptic_trio.templating.incremental.records import (
     Kept,
     Module,
     Node,
+    ObjectId,
     Position,
     Region,
     Root,
     Trace,
     Unit,
+    turns_of,
 )
 from haptic_trio.templating.incremental.shares import NamespaceShares
 from haptic_trio.templating.values.limits import RenderLimits
@@ -124,7 +126,7 @@ class RenderRun(Recorder):
         keys |= recall.omitted.keys() ^ self._omitted_before
         keys |= self.quarantined.pause(self)
         if keys:
-            touch_fragments(self, keys)
+            self.touch_fragments(keys)
         self.quarantined.restart(self, keys)
         self._blocked_before = {key: tuple(digests) for key, digests in recall.blocked.items()}
         self._omitted_before = frozenset(recall.omitted)
@@ -142,6 +144,31 @@ class RenderRun(Recorder):
         """Make everything pending that depends on the answer to *question*."""
         for node in self.index.askers(question):
             self.invalidate(node)
+
+    def touch_object(self, found: ObjectId) -> None:
+        """Make all fragments of an object pending; the cost depends on these only."""
+        for child in turns_of(self.roots, found):
+            child.region.pending.add(child)
+        self.touch(question_of(found))
+
+    def touch_fragments(self, keys: set[FragmentKey]) -> None:
+        """Make the fragments *keys* pending; visits all fragments."""
+        for root in self.roots.values():
+            if _concerns(root, keys):
+                root.is_valid = False
+                for kept in root.kept.values():
+                    kept.is_valid = kept.is_valid and not _concerns(kept.trace, keys)
+            for region in root.regions:
+                region.pending.update(child for child in region.children.values() if _concerns(child, keys))
+
+    def settle_rounds(self) -> bool:
+        """Decide again whose password hashes find room; True if fragments have to be rendered again for that."""
+        keys = self.shares.overall.settle(self.recall, self.rejections)
+        if keys:
+            self.touch_fragments(set(keys))
+        for key in keys:
+            self.quarantined.retry((key.namespace, key.name, key.kind))
+        return bool(keys)
 
     def invalidate(self, node: Node) -> None:
         """Make *node* pending."""
@@ -311,6 +338,10 @@ class RenderRun(Recorder):
         """Release *numbers* of origins whose marks are in no text any more."""
         for number in numbers:
             self.origins.pop(number, None)
+
+
+def _concerns(unit: Unit | Trace, keys: set[FragmentKey]) -> bool:
+    return not keys.isdisjoint(unit.outputs) or any(rejection.key in keys for _, rejection in unit.rejections)
 
 
 def _empty(records: dict[Any, Any]) -> None:

@@ -18,7 +18,6 @@ import msgspec
 
 from haptic_trio.chunked import Paged
 from haptic_trio.templating.incremental.dependencies import DependencyIndex
-from haptic_trio.templating.incremental.quarantined import touch_object
 from haptic_trio.templating.incremental.questions import Dependency, Part
 from haptic_trio.templating.incremental.records import Child, Kept, Listing, Node, Region, Root
 from haptic_trio.templating.incremental.run import RenderRun
@@ -76,7 +75,7 @@ def take_over(
                 run.index.renew(question.question, None)
             run.touch(question)
         for found in quarantined:
-            touch_object(run, found)
+            run.touch_object(found)
 
     return complete
 

@@ -11,7 +11,6 @@ from haptic_trio.k8s.store import Store
 from haptic_trio.templating.engine import Engine
 from haptic_trio.templating.incremental.ahead import Change, dependents_of
 from haptic_trio.templating.incremental.each import render_ahead
-from haptic_trio.templating.incremental.quarantined import touch_fragments
 from haptic_trio.templating.incremental.recorder import CURRENT
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
 from haptic_trio.templating.views import ResourcesView, answers_from, showing
@@ -207,7 +206,7 @@ def test_results_that_wait_are_not_those_of_the_present_objects() -> None:
     site.render()
     site.ahead(2)
 
-    touch_fragments(site.run, {key for key in site.run.produced.snapshot() if key.name == "b"})
+    site.run.touch_fragments({key for key in site.run.produced.snapshot() if key.name == "b"})
     assert site.render() == ("a:1 b:1 c:1 ", 1)
     site.put("services", "s", n=2)
 
