@@ -44,7 +44,9 @@ OF_JCM = {
     "affinity": "cookie", "session-cookie-name": "cart", "session-cookie-domain": "own.test", "limit-rps": "5",
     "allowlist-source-range": "10.0.0.0/8", "balance-algorithm": "leastconn", "timeout-server": "5s",
     "health-check-uri": "/ok", "secure-sni": "sni.example.com", "backend-protocol": "h1-ssl", "maxconn-server": "9",
-    "server-alias": "{alias}",
+    "server-alias": "{alias}", "request-set-headers": "X-A: b", "request-add-headers": "X-A: b",
+    "request-del-headers": "X-A, X-B", "response-set-headers": "X-A: b", "response-add-headers": "X-A: b",
+    "response-del-headers": "X-A",
 }  # fmt: skip
 CLIENTS = {
     "nginx": {"auth-tls-secret": "{authority}", "auth-tls-verify-client": "on", "auth-tls-match-cn": "CN=a",

@@ -9,7 +9,7 @@ from haptic_trio.templating.field_paths import name_fields
 from haptic_trio.templating.values.subjects import subject_of
 from tests.libraries.ingress.test_annotations import ALL, BESIDE, VENDORS, annotated, rendered, secret
 
-RUBBISH = '"\\{$(bad) x'
+RUBBISH = '"\\{$(bad) (x'
 CHECKED_ELSEWHERE = {
     # Without the Secret that it names, every request is rejected.
     *("nginx/auth-secret", "haproxyOrg/auth-secret", "haproxyIngress/auth-secret"),
