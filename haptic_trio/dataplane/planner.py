@@ -8,7 +8,7 @@ import trio
 
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.capabilities import NEWEST, Capabilities
-from haptic_trio.haproxy.plan.kept_servers import keep_servers, move_servers
+from haptic_trio.haproxy.plan.kept_servers import keep_servers, move_servers, undo_files
 from haptic_trio.haproxy.plan.operations import Plan
 from haptic_trio.haproxy.plan.plan import MAX_CHANGED_SERVERS, make_plan
 from haptic_trio.haproxy.plan.shares import SERVERS_AT_ONCE
@@ -21,7 +21,7 @@ OnlyData: TypeAlias = Callable[[Generation, Generation], Awaitable[bool]]
 """See `Planner.is_only_data`."""
 AddData: TypeAlias = Callable[[Generation, Generation], Awaitable[Generation]]
 """See `Planner.add_data`."""
-KeepServers: TypeAlias = Callable[[Generation, Generation], Awaitable[tuple[Generation, ...]]]
+KeepServers: TypeAlias = Callable[[Generation, Generation, Generation, str], Awaitable[tuple[Generation, ...]]]
 """See `Planner.keep_servers`."""
 T = TypeVar("T")
 
@@ -82,10 +82,16 @@ class Planner:
         # Endpoints may have all of it: a reload with only a part would take back the rest.
         return (await self.split(valid, prepared, NEWEST, MAX_CHANGED_SERVERS)).effective or valid
 
-    async def keep_servers(self, valid: Generation, rejected: Generation) -> tuple[Generation, ...]:
-        """Return `keep_servers` of the arguments; safe to cancel."""
+    async def keep_servers(
+        self, valid: Generation, rejected: Generation, part: Generation, output: str
+    ) -> tuple[Generation, ...]:
+        """Return *part*, *valid* with data of *rejected*, after `undo_files`, then `keep_servers`; safe to cancel."""
+
+        def make() -> tuple[Generation, ...]:
+            return undo_files(valid, part, output), *keep_servers(valid, rejected)
+
         async with self._turn:
-            return await self._run(partial(keep_servers, valid, rejected))
+            return await self._run(make)
 
     async def follow(
         self, running: Generation, before: Generation, after: Generation, capabilities: Capabilities

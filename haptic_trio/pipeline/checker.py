@@ -53,8 +53,9 @@ async def run_checker(
     which reconciles again; any other one goes to *rejected*. If the rejection
     is due to structure, the data that was prepared with it stays: the last
     valid structure with this data is checked and replaces it. If the data
-    itself is rejected, the last valid configuration with the present servers
-    is checked and replaces it, or else that without the servers that are gone;
+    itself is rejected, it is checked without the files that the rejection
+    names, and replaces it; or else the last valid configuration with the
+    present servers, or else that without the servers that are gone;
     if neither passes, the last valid one replaces it. Takes ownership of
     *cycles*.
     """
@@ -91,9 +92,10 @@ async def run_checker(
                         part = await add_data(last_valid, generation)
                         kept = await _check_part(pipeline, candidate, last_valid, part)
                         if kept is None and part.id != last_valid.id:
-                            # The data itself is rejected: all but the servers is undone.
-                            for servers in await keep_servers(last_valid, generation):
-                                kept = kept or await _check_part(pipeline, candidate, last_valid, servers)
+                            # The data itself is rejected: what the check names is undone, else all but the servers.
+                            for rest in await keep_servers(last_valid, generation, part, str(exc)):
+                                if kept is None and rest.id != part.id:
+                                    kept = await _check_part(pipeline, candidate, last_valid, rest)
                         if kept is not None:
                             last_valid = kept.generation
                             validated.put(kept)

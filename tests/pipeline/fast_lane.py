@@ -128,7 +128,9 @@ class Rig:
     async def _add_data(self, valid: Generation, prepared: Generation) -> Generation:
         return self.data.get(prepared.text.strip("# \n"), valid)
 
-    async def _keep_servers(self, _valid: Generation, rejected: Generation) -> tuple[Generation, ...]:
+    async def _keep_servers(
+        self, _valid: Generation, rejected: Generation, _part: Generation, _output: str
+    ) -> tuple[Generation, ...]:
         return self.servers.get(rejected.text.strip("# \n"), ())
 
     async def start(self, nursery: trio.Nursery) -> None:

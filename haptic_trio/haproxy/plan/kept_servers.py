@@ -1,5 +1,6 @@
 """Rollback configurations: the servers of one configuration, everything else of another.
 
+`undo_files` makes one without the changes of files that the check names.
 `keep_servers` makes three for a rollback. Each must pass `haproxy -c` before it is used. None has lines of maps, lists
 and crt-lists whose objects are gone. If all are rejected, or if a
 backend cannot be changed without a change of its other lines (conditional
@@ -31,6 +32,21 @@ def keep_servers(valid: Generation, rejected: Generation) -> tuple[Generation, .
     if valid.config.branched or rejected.config.branched:
         return (bare,)
     return _replace(bare, rejected, with_servers_of), _replace(bare, rejected, _without_gone), bare
+
+
+def undo_files(valid: Generation, part: Generation, output: str) -> Generation:
+    """Return *part* without its changes of the files that *output*, text of a rejection, names.
+
+    *part* is *valid* with other data. The files lack the lines of objects that have none in *part*.
+    """
+    files = _without_lost_objects(valid.files, part.files)
+    before, after = files.differing(part.files)
+    # Pages that are not shared also have equal files.
+    named = [path for path in before.keys() | after.keys() if path in output and before.get(path) != after.get(path)]
+    if not named:
+        return part
+    put = [before[path] for path in named if path in before]
+    return make_generation(part.config, part.files.changed(put, [path for path in named if path not in before]))
 
 
 def move_servers(running: Generation, before: Generation, after: Generation) -> Generation:

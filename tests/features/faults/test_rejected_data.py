@@ -1,6 +1,7 @@
 """`haproxy -c` rejects data that is in HAProxy already, and no object is found to be at fault."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,6 +33,52 @@ def make_wrapper(binary: Path, root: Path, host: str) -> Path:
     wrapper.write_text(WRAPPER.format(binary=binary, host=host.replace(".", "[.]")))
     wrapper.chmod(0o755)
     return wrapper
+
+
+EXACT = """\
+#!/bin/sh
+for argument; do
+  case "$argument" in
+    -c) checks=yes ;;
+    */haproxy.cfg) directory=${{argument%/*}} ;;
+  esac
+done
+if [ "$checks" ] && grep -q bad "$directory/maps/path-exact.map"; then
+  echo "[ALERT]    (1) : config : cannot load maps/path-exact.map" >&2
+  exit 1
+fi
+exec {binary} "$@"
+"""
+
+
+async def test_independent_data_stays_when_the_check_names_a_file(
+    site: Site, haproxy_binary: Path, tmp_path: Path
+) -> None:
+    binary = tmp_path / "haproxy"
+    binary.write_text(EXACT.format(binary=haproxy_binary))
+    binary.chmod(0o755)
+
+    def exact(name: str) -> dict[str, Any]:
+        made = ingress(name, f"{name}.localhost", "web")
+        made["spec"]["rules"][0]["http"]["paths"][0]["pathType"] = "Exact"
+        return made
+
+    async with backend("one") as one:
+        site.write_service("web", one)
+        site.write("web", exact("web"))
+        async with controller(site, binary) as running:
+            await running.serves(site, "web.localhost", "one")
+            await running.quiet()
+
+            # One reconciliation: an Ingress whose path is exact, and another one.
+            site.write("both", exact("bad"), ingress("good", "good.localhost", "web"))
+            await running.serves(site, "good.localhost", "one")
+            await running.wait(ValidationFailed)
+            await running.answers(site, "bad.localhost", 404)
+            await running.quiet()
+
+            assert await site.get("good.localhost") == (200, "one")
+            assert await running.reloads() == 0
 
 
 async def test_rollback_brings_no_server_back_that_is_gone(site: Site, haproxy_binary: Path, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from haptic_trio.chunked import Paged, Piece
 from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
-from haptic_trio.haproxy.plan.kept_servers import keep_servers, move_servers
+from haptic_trio.haproxy.plan.kept_servers import keep_servers, move_servers, undo_files
 from haptic_trio.templating.values.subjects import Origin, Subject
 
 HEAD = """\
@@ -72,6 +72,22 @@ def test_no_entry_of_a_deleted_object_comes_back() -> None:
 def test_object_that_is_still_there_keeps_all_of_its_entries() -> None:
     valid = lines_of(web="1:web one\nother one\n")
     assert {content_of(kept) for kept in keep_servers(valid, lines_of(web="2:web one\n"))} == {content_of(valid)}
+
+
+def test_only_the_files_that_the_check_names_are_undone() -> None:
+    def made(path: str, new: str = "", **lines: str) -> Generation:
+        files = [*lines_of(**lines).files.values(), make_file(FileKind.MAP, "maps/other.map", "x y\n")]
+        if new:
+            files.append(make_file(FileKind.MAP, new, "x y\n"))
+        return make_generation(site(path).config, files)
+
+    valid = made("s1 10.0.0.1:80", web="1:web one\n", gone="1:gone one\n")
+    part = made("s1 10.0.0.2:80", "maps/new.map", web="2:web two\n", bad="1:bad one\n")
+
+    kept = undo_files(valid, part, "check: haproxy.cfg:7: error in /state/maps/path.map: no memory")
+    assert kept == made("s1 10.0.0.2:80", "maps/new.map", web="1:web one\n")
+    assert "maps/new.map" not in undo_files(valid, part, "maps/new.map:1: bad entry").files
+    assert undo_files(valid, part, "maps/other.map: error") is part
 
 
 def test_conditional_sections_are_left_alone() -> None:
