@@ -12,16 +12,13 @@ that it depends on; its body is then called as usual.
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from haptic_trio.templating.incremental.outputs import BodyResult
 from haptic_trio.templating.incremental.questions import UNKNOWN, Answer, Dependency, Part
+from haptic_trio.templating.incremental.recorder import Recorder
 from haptic_trio.templating.incremental.records import Child, Root, Trace
-from haptic_trio.templating.values.limits import LimitReachedError
 from haptic_trio.templating.values.subjects import Origin
-
-if TYPE_CHECKING:
-    from haptic_trio.templating.incremental.run import RenderRun
 
 
 class Result(NamedTuple):
@@ -62,7 +59,7 @@ class Ahead:
         """Leave *child* to the render that takes the change in."""
         self._skipped.add(child)
 
-    def put(self, run: "RenderRun", child: Child, result: Result) -> None:
+    def put(self, run: Recorder, child: Child, result: Result) -> None:
         """Keep *result* of *child* until anything changes that it depends on."""
         node: Any = child
         # It may depend on more than the record, which is replaced later.
@@ -70,27 +67,13 @@ class Ahead:
         child.asked = (*child.asked, *run.index.add(node, more))
         self._results[child] = result
 
-    def find(self, run: "RenderRun") -> Result | None:
-        """Return the result of the turn that is being rendered, if its body would still give that.
+    def find(self, child: Child) -> Result | None:
+        """Return the result of *child*, which is being rendered, if its change is taken in now.
 
         Until the render ends: the turn may render again because its object is quarantined or released.
         """
-        child: Any = run.unit
         result = self._results.get(child) if self._is_released else None
-        if result is None or result.resource is not child.resource or not child.is_placed:
-            return None
-        if any(run.known_file(path) is not None for path in result.trace.files):
-            # Another turn registers the same file, with a result of its own.
-            return None
-        for key, output in result.trace.outputs.items():
-            # Fragments inside the body.
-            if key in run.recall.omitted or run.recall.problem_with(key, output) is not None:
-                return None
-            try:
-                run.shares.claim(key, run.produced.get(key), output, run.claimed)
-            except LimitReachedError:
-                return None
-        return result
+        return result if result is not None and result.resource is child.resource and child.is_placed else None
 
     def forget(self, child: Child) -> None:
         """Drop the result of *child*, for which something has changed."""
@@ -117,17 +100,6 @@ class Ahead:
         finally:
             self._is_releasing = False
 
-    @contextmanager
-    def rendering(self, run: "RenderRun") -> Iterator[None]:
-        """Have renderings inside the context leave no trace in the decisions of *run*."""
-        decided, run.quarantined = run.quarantined, run.quarantined.for_trial()
-        self.is_rendering = True
-        try:
-            yield
-        finally:
-            self.is_rendering = False
-            run.quarantined = decided
-
 
 class Change(NamedTuple):
     """A change of one store that is not taken in."""
@@ -138,7 +110,7 @@ class Change(NamedTuple):
     """Answers aspects of lookups as they are with the change."""
 
 
-def dependents_of(run: "RenderRun", changes: Mapping[str, Change]) -> dict[Child, None]:
+def dependents_of(run: Recorder, changes: Mapping[str, Change]) -> dict[Child, None]:
     """Return the turns that *changes*, by name of the store, would make pending."""
     found: dict[Child, None] = {}
     for store, change in changes.items():
@@ -155,7 +127,7 @@ def _answers(answer: Answer, keys: tuple[str, ...]) -> Any:
 
 
 @contextmanager
-def other_answers(run: "RenderRun", changes: Mapping[str, Change]) -> Iterator[None]:
+def other_answers(run: Recorder, changes: Mapping[str, Change]) -> Iterator[None]:
     """Have parts of lookups answered as with *changes* inside the context, for views that show these."""
     answers = run.index.answers
     questions = [("has", store, *keys) for store, change in changes.items() for keys in {(), *change.keys}]

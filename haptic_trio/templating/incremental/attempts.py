@@ -35,13 +35,13 @@ def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], 
     # A fragment inside one of the same object shares its fate.
     is_inner = any(is_same_object(outer, subject) for outer in run.subjects)
     fallback = None if is_apart or is_inner else run.quarantined.fallback_of(subject)
-    is_turn = not is_inner and is_turn_of(run, subject)
+    is_turn = not is_inner and is_turn_of(run.unit, subject)
     if not is_inner and not is_turn:
         run.ask(question_of(id_of_subject(subject)))
     registered = len(run.unit_files)
     before = _Given(run)
     key = origin.key
-    ahead = run.ahead.find(run) if is_turn else None
+    ahead = _find_ahead(run) if is_turn else None
     made = _made_ahead(run, origin, ahead) if ahead is not None else None
     if made is None and is_turn:
         made = _known_failure(run, key)
@@ -119,6 +119,24 @@ def attempt_ahead(run: RenderRun, origin: Origin, resource: Any, caller: Callabl
         closing = _call_closing(run, origin, resource, caller)
         inside.restore(run)
     return Result(resource, trace, origins, made, closing)
+
+
+def _find_ahead(run: RenderRun) -> Result | None:
+    """Return the result of the turn that is being rendered, if its body was called ahead and would still give that."""
+    child: Any = run.unit
+    result = run.ahead.find(child)
+    # Another turn may register the same file, with a result of its own.
+    if result is None or any(run.known_file(path) is not None for path in result.trace.files):
+        return None
+    for key, output in result.trace.outputs.items():
+        # Fragments inside the body.
+        if key in run.recall.omitted or run.recall.problem_with(key, output) is not None:
+            return None
+        try:
+            run.shares.claim(key, run.produced.get(key), output, run.claimed)
+        except LimitReachedError:
+            return None
+    return result
 
 
 def _made_ahead(run: RenderRun, origin: Origin, ahead: Result) -> BodyResult:

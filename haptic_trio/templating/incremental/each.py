@@ -290,7 +290,7 @@ def render_ahead(run: RenderRun, changes: Mapping[str, Change], until: float) ->
     # First: answers as they are without the changes.
     found = dependents_of(run, changes)
     waiting = list(found)
-    with other_answers(run, changes), run.ahead.rendering(run):
+    with other_answers(run, changes), run.rendering_ahead():
         for child in waiting:
             if child in child.region.pending:
                 continue
@@ -309,7 +309,7 @@ def render_ahead(run: RenderRun, changes: Mapping[str, Change], until: float) ->
 
 def fails_ahead(run: RenderRun, changes: Mapping[str, Change], found: ObjectId, versions: Mapping[str, Any]) -> bool:
     """Whether the object *found* will fail with *changes*, which the views show; *versions* are its own, by store."""
-    with other_answers(run, changes), run.ahead.rendering(run):
+    with other_answers(run, changes), run.rendering_ahead():
         for region in [turn.region for turn in turns_of(run.roots, found)]:
             version = versions.get(region.store)
             if version is None or region.is_apart:

@@ -13,15 +13,14 @@ mostly nothing.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from haptic_trio.templating.incremental.dependencies import DependencyIndex
 from haptic_trio.templating.incremental.outputs import BodyResult, FragmentOutput, Paused, Recall
 from haptic_trio.templating.incremental.questions import Dependency
 from haptic_trio.templating.incremental.records import Child, Kept, ObjectId, Root, Trace, Unit, turns_of
 from haptic_trio.templating.values.subjects import FragmentKey, Rejection, Subject
-
-if TYPE_CHECKING:
-    from haptic_trio.templating.incremental.run import RenderRun
+from haptic_trio.templating.values.versions import Versioned
 
 
 class Fallback(Enum):
@@ -33,6 +32,28 @@ class Fallback(Enum):
     """Their outputs in the last configuration that was valid."""
     CLOSED = "closed"
     """No output, or the text for a rejected object."""
+
+
+class RunState(Protocol):
+    """State of a run that decides about quarantine; see `run.RenderRun`, which has it."""
+
+    roots: dict[str, Root]
+    index: DependencyIndex
+    recall: Recall
+    produced: Versioned[FragmentKey, FragmentOutput]
+
+    @property
+    def rejections(self) -> tuple[Rejection, ...]:
+        """The fragments that failed or are rejected."""
+        ...
+
+    def forget_rejections(self) -> None:
+        """Drop the cached `rejections`."""
+        ...
+
+    def touch_object(self, found: ObjectId) -> None:
+        """Make all fragments of an object pending."""
+        ...
 
 
 def _none_of(_quarantined: Iterable[ObjectId]) -> set[ObjectId]:
@@ -89,7 +110,7 @@ class QuarantinedObjects:
         """The objects that are quarantined now."""
         return tuple(self._fallbacks)
 
-    def fallback_versions(self, run: "RenderRun") -> dict[ObjectId, Any]:
+    def fallback_versions(self, run: RunState) -> dict[ObjectId, Any]:
         """Return the objects that are served by a fallback, each in the version from which that was rendered."""
         found: dict[ObjectId, Any] = {}
         for object_id, fallback in self._fallbacks.items():
@@ -172,12 +193,12 @@ class QuarantinedObjects:
         """The objects that stay quarantined although they do not fail, until `release`."""
         return tuple(self._held)
 
-    def hold_as(self, run: "RenderRun", other: "QuarantinedObjects") -> None:
+    def hold_as(self, run: RunState, other: "QuarantinedObjects") -> None:
         """Keep the objects quarantined that *other* holds."""
         self._held = dict(other._held)  # noqa: SLF001  the two are of one class
         run.forget_rejections()
 
-    def release(self, run: "RenderRun", found: ObjectId) -> None:
+    def release(self, run: RunState, found: ObjectId) -> None:
         """Let the next render release an object that was held."""
         if self._held.pop(found, None) is not None:
             run.forget_rejections()
@@ -187,7 +208,7 @@ class QuarantinedObjects:
         """Note whether the object *found* will fail with the change that has been rendered ahead."""
         (self._failing_soon.add if is_failing else self._failing_soon.discard)(found)
 
-    def quarantine_expected(self, run: "RenderRun", changed: Iterable[ObjectId]) -> bool:
+    def quarantine_expected(self, run: RunState, changed: Iterable[ObjectId]) -> bool:
         """Quarantine those of *changed* that are expected to fail; return whether there are any.
 
         Others then find these in the version that they know. The records are those before the change.
@@ -204,7 +225,7 @@ class QuarantinedObjects:
                 quarantined = True
         return quarantined
 
-    def pause(self, run: "RenderRun") -> set[FragmentKey]:
+    def pause(self, run: RunState) -> set[FragmentKey]:
         """Take what is paused for this render; return the fragments of which that differs from the render before."""
         before, self._paused = self._paused, run.recall.paused
         if self._paused == before:
@@ -212,7 +233,7 @@ class QuarantinedObjects:
         keys = {*run.produced.snapshot(), *(rejection.key for rejection in run.rejections)}
         return {key for key in keys if self._paused.problem_of(key) != before.problem_of(key)}
 
-    def restart(self, run: "RenderRun", changed: set[FragmentKey]) -> None:
+    def restart(self, run: RunState, changed: set[FragmentKey]) -> None:
         """Begin another render; *changed* are fragments whose fallbacks or blocked outputs have changed."""
         if self._lasting:
             self._lasting.clear()
@@ -226,7 +247,7 @@ class QuarantinedObjects:
             self._undecided.add(found)
             self._settled_for = None
 
-    def settle(self, run: "RenderRun", find_heavy: Callable[[Iterable[ObjectId]], set[ObjectId]] = _none_of) -> bool:
+    def settle(self, run: RunState, find_heavy: Callable[[Iterable[ObjectId]], set[ObjectId]] = _none_of) -> bool:
         """Decide again, after everything has been rendered; True if fragments of some object have to be rendered again.
 
         In one render an object is released at most once, so that this comes to an end. Those that *find_heavy*
@@ -275,7 +296,7 @@ class QuarantinedObjects:
             self._known.update(rejection.key for rejection in failing.get(found, ()) if rejection.key in self._failures)
         return bool(changed)
 
-    def _hold(self, run: "RenderRun", heavy: set[ObjectId], failing: dict[ObjectId, list[Rejection]]) -> set[ObjectId]:
+    def _hold(self, run: RunState, heavy: set[ObjectId], failing: dict[ObjectId, list[Rejection]]) -> set[ObjectId]:
         """Hold the *heavy* objects, and add them to the *failing* ones; return them."""
         held = {found: self._reasons[found] for found in heavy if found in self._reasons}
         if held:
@@ -284,7 +305,7 @@ class QuarantinedObjects:
             run.forget_rejections()
         return set(held)
 
-    def _fallback_for(self, run: "RenderRun", found: ObjectId, *, without_prepared: bool = False) -> Fallback:
+    def _fallback_for(self, run: RunState, found: ObjectId, *, without_prepared: bool = False) -> Fallback:
         """Return the first kind of fallback that is usable: HAProxy rejects none of its outputs, and they have all
         guards that the object now asks for.
         """
@@ -304,7 +325,7 @@ def _keys_in(unit: Unit | Trace) -> set[FragmentKey]:
     return {*unit.outputs, *(rejection.key for _, rejection in unit.rejections)}
 
 
-def _version_of(run: "RenderRun", found: ObjectId, fallback: Fallback) -> Any | None:
+def _version_of(run: RunState, found: ObjectId, fallback: Fallback) -> Any | None:
     """Return the version of the object from which its *fallback* was rendered; None without one."""
     if fallback is Fallback.CLOSED:
         return None
@@ -327,9 +348,8 @@ def _are_usable(
     return any(output.text.strip() or output.files for output in known.values())
 
 
-def is_turn_of(run: "RenderRun", subject: Subject) -> bool:
-    """Whether the current unit is the turn of an `{% each %}` over this object."""
-    unit = run.unit
+def is_turn_of(unit: Unit | None, subject: Subject) -> bool:
+    """Whether *unit* is the turn of an `{% each %}` over this object."""
     return isinstance(unit, Child) and unit.object_id == id_of_subject(subject)
 
 
@@ -343,7 +363,7 @@ def id_of_subject(subject: Subject) -> ObjectId:
     return subject.namespace, subject.name, subject.kind
 
 
-def _keys_of(run: "RenderRun", found: ObjectId) -> Iterator[FragmentKey]:
+def _keys_of(run: RunState, found: ObjectId) -> Iterator[FragmentKey]:
     for record in _records_of(run, found):
         for key in record.outputs:
             if _id_of_key(key) == found:
@@ -353,7 +373,7 @@ def _keys_of(run: "RenderRun", found: ObjectId) -> Iterator[FragmentKey]:
                 yield rejection.key
 
 
-def _records_of(run: "RenderRun", found: ObjectId) -> Iterator[Child | Root | Trace]:
+def _records_of(run: RunState, found: ObjectId) -> Iterator[Child | Root | Trace]:
     yield from turns_of(run.roots, found)
     for node in run.index.askers(question_of(found)):
         if isinstance(node, Kept):

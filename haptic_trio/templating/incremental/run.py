@@ -208,6 +208,17 @@ class RenderRun(Recorder):
                 self.subjects, self.within, self.keeping, self.memo, self.claimed, self.under,
             ) = outer  # fmt: skip
 
+    @contextmanager
+    def rendering_ahead(self) -> Iterator[None]:
+        """Have renderings inside the context leave no trace in the decisions about quarantine."""
+        decided, self.quarantined = self.quarantined, self.quarantined.for_trial()
+        self.ahead.is_rendering = True
+        try:
+            yield
+        finally:
+            self.ahead.is_rendering = False
+            self.quarantined = decided
+
     def commit(self, unit: Unit) -> None:
         """Replace the records of *unit* with those of the rendering that just ended."""
         trace = self.trace
