@@ -64,6 +64,8 @@ class HeavyChanges:
 
     async def render(self) -> None:
         """Render one step ahead for a heavy change, if there is one. The caller holds the turn of the pipeline."""
+        # What is rendered ahead is used with the former versions of these.
+        self.put_back()
         self._follow()
         intake = self._stores.intake
         if self._current is None:

@@ -299,8 +299,7 @@ class Renderer:
     def forget(self, ref: ResourceRef) -> None:
         """Take note that the changes of *ref* since the last render were undone in the stores."""
         if self._session is not None:
-            for tracker in self._session.trackers.values():
-                tracker.forget(ref)
+            self._session.forget(ref)
 
     def release(self, ref: ResourceRef) -> None:
         """Let the next render use what was rendered ahead for *ref*, whose change the stores contain now."""

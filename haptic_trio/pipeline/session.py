@@ -72,6 +72,8 @@ class Session:
         """Whether any render has reached its caller."""
         self.released: set[ResourceRef] = set()
         """Objects for whose changes turns were rendered ahead; the stores contain these changes now."""
+        self._seen_ahead: set[ResourceRef] = set()
+        """Changed objects that turns may have looked up ahead of the render that takes them in."""
         self.fallbacks = FallbackVersions(run, views, self.released)
         self._conflicts = Conflicts(partial(reads_secrets, run))
         self._warnings: tuple[tuple[ObjectWarning, ...], ...] = ((), (), ())
@@ -160,6 +162,7 @@ class Session:
         """Mark the fragments that depend on changes in the stores, so that they render again."""
         changes: dict[str, Touched] = {}
         released: dict[str, Touched] = {}
+        self._seen_ahead.clear()
         if self.run.quarantined.quarantine_expected(
             self.run, [(ref.namespace, ref.name, ref.kind) for ref in self.released]
         ):
@@ -194,6 +197,15 @@ class Session:
         """
         run = self.run
         return (run.turns_done, run.turns_due) if run.turns_due else (run.rendered - self.rendered_before, 0)
+
+    def forget(self, ref: ResourceRef) -> None:
+        """Take note that the changes of *ref* since the last render were undone in the stores."""
+        for name, tracker in self.trackers.items():
+            keys = tracker.touched().get(ref)
+            if keys is not None:
+                if ref in self._seen_ahead:
+                    self.run.ahead.forget_askers(self.run, name, keys)
+                tracker.forget(ref)
 
     def release(self, ref: ResourceRef) -> None:
         """Let the next render use what was rendered ahead for *ref*, and release it from quarantine if it was held."""
@@ -278,6 +290,8 @@ class Session:
         Return how many turns are left. The records stay as they are.
         """
         self.run.reset()
+        for tracker in self.trackers.values():
+            self._seen_ahead.update(tracker.touched())
         changes: dict[str, Change] = {}
         own: dict[str, Any] = {}
         token = CURRENT.set(self.run)

@@ -144,6 +144,20 @@ async def test_a_path_that_another_namespace_takes_meanwhile_is_given_up(bench: 
     assert bench.targets(prepared) == {"other_web_80", "default_web_81"}
 
 
+async def test_what_is_rendered_ahead_knows_no_change_that_waits_itself(bench: Bench) -> None:
+    bench.delete(site(0))
+    await bench.cycle()
+    await bench.pipeline.render_ahead()
+    # No cycle has seen these when the next step begins, and together they are heavy.
+    bench.delete(site(2))
+    bench.put(endpoint_slice("web", *(endpoint(f"10.0.0.{one}") for one in (1, 2)), ports={"http": 8080}))
+    while not await bench.pipeline.render_ahead():
+        pass
+
+    assert "10.0.0.2" not in (await bench.cycle()).rendered.text
+    assert "10.0.0.2" in (await bench.catch_up()).rendered.text
+
+
 async def test_a_newer_version_waits_for_the_one_that_is_rendered(bench: Bench) -> None:
     bench.put(web(81))
     await bench.cycle()

@@ -9,7 +9,7 @@ and which objects are quarantined. A result is dropped if anything else changes
 that it depends on; its body is then called as usual.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -79,6 +79,15 @@ class Ahead:
         """Drop the result of *child*, for which something has changed."""
         if not self._is_releasing:
             self._results.pop(child, None)
+
+    def forget_askers(self, run: Recorder, store: str, keys: Iterable[tuple[str, ...]]) -> None:
+        """Drop the results of turns that made lookups in *store* by any of *keys*."""
+        for one in {(), *keys}:
+            questions: list[Dependency] = [("get", store, *one), *run.index.parts(("has", store, *one))]
+            for question in questions:
+                for node in run.index.askers(question):
+                    if isinstance(node, Child):
+                        self.forget(node)
 
     def forget_root(self, root: Root) -> None:
         """Drop the results of all turns of *root*."""
