@@ -18,7 +18,7 @@ PYTHONS ?= 3.12 3.13
 # Where it is set, as in many containers, each worker would compile all test modules again: 10 s of CPU time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test-unit test-pythons test test-crashes test-chaos soak test-deep test-haproxy test-cluster conformance image chart-golden lint format bench bench-cluster bench-requests bench-sync lock docs site recording release-check clean
+.PHONY: help demo test-unit test-pythons test test-crashes test-chaos soak test-deep test-haproxy test-cluster conformance image test-image chart-golden lint format bench bench-cluster bench-requests bench-sync lock docs site recording release-check clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -103,6 +103,9 @@ conformance: $(STAMP)  ## run the official Gateway API suite (PROFILE=…, RUN=t
 
 image: $(STAMP)  ## build the container image (TAG=…, TARGET=agent, HAPROXY=3.0|3.2; BUILDER=buildah, podman or docker, else one that is fetched for a trial)
 	@$(foreach name,BUILDER TARGET HAPROXY,$(if $($(name)),$(name)=$($(name)))) $(BIN)/python -m tests.chart.image $(TAG)
+
+test-image: $(STAMP)  ## build both images with a builder that is fetched, and test what is in them (10 to 15 minutes; needs Debian and root)
+	@HAPTIC_BUILD_IMAGE=1 $(BIN)/python -m pytest -n 0 -o faulthandler_timeout=3600 tests/chart/test_image.py $(ARGS)
 
 chart-golden: $(STAMP)  ## regenerate the golden files of the rendered chart, for review (needs Go for helm)
 	@$(BIN)/python -m tests.chart.golden_files

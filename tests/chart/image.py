@@ -8,6 +8,8 @@ works, and this is Debian and root, buildah is unpacked into a private folder, a
 distribution's packages instead of being pulled: nothing is installed. Exits with 3 and the reason where neither can be.
 """
 
+import gzip
+import json
 import os
 import shutil
 import ssl
@@ -17,7 +19,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from haptic_trio import __version__
 
@@ -77,11 +79,20 @@ def build(builder: str, tag: str, *, target: str) -> None:
     )
 
 
+class ImageSize(NamedTuple):
+    """Bytes of an image's layers."""
+
+    compressed: int
+    unpacked: int
+
+
 class PrivateBuilder:
     """buildah in a folder of its own, with a base image made from packages."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        # Of this moment: a commit between two builds must not make them differ.
+        self._arguments = {**build_arguments(source_date()), "BASE": "localhost/base", "PACKAGES": "current"}
 
     def prepare(self) -> None:
         """Fetch what is needed; raises BuilderUnavailableError."""
@@ -95,9 +106,7 @@ class PrivateBuilder:
             text = said.decode(errors="replace")[-500:] if isinstance(said, bytes) else said[-500:]
             raise BuilderUnavailableError(f"no builder works here, and none can be fetched: {exc} {text}") from exc
 
-    def build(
-        self, tag: str, *, epoch: str, target: str = "controller", source: Path = ROOT, cached: bool = False
-    ) -> None:
+    def build(self, tag: str, *, target: str = "controller", source: Path = ROOT, cached: bool = False) -> None:
         """Build the image *target* as *tag* from the checkout *source*.
 
         Nothing of an earlier build is used unless *cached*. Raises CalledProcessError.
@@ -106,11 +115,11 @@ class PrivateBuilder:
         mounted.mkdir(exist_ok=True)
         self._write_pip_settings(mounted)
         self._write_apt_settings(mounted)
-        arguments = {**build_arguments(epoch), "BASE": "localhost/base", "PACKAGES": "current"}
+        epoch = self._arguments["SOURCE_DATE_EPOCH"]
         self._buildah(
             *("build", *self._policy, "--isolation=chroot", "--network=host"),
             *("--layers", *([] if cached else ["--no-cache"]), "--timestamp", epoch, f"--target={target}"),
-            *(f"--build-arg={name}={value}" for name, value in arguments.items()),
+            *(f"--build-arg={name}={value}" for name, value in self._arguments.items()),
             *(f"--volume={mounted}:/run/build:ro", f"--volume={mounted}/pip.conf:/etc/pip.conf:ro"),
             f"--volume={mounted}/apt.conf:/etc/apt/apt.conf.d/90machine:ro",
             *(
@@ -126,6 +135,19 @@ class PrivateBuilder:
     def digest(self, tag: str) -> str:
         """Return the digest of the image's manifest."""
         return self._buildah("inspect", "--format={{.FromImageDigest}}", tag).strip()
+
+    def size(self, tag: str) -> ImageSize:
+        """Return the size of the image *tag*."""
+        pushed = self._folder / "pushed"
+        blobs = pushed / "blobs/sha256"
+        self._buildah("push", *self._policy, "--quiet", tag, f"oci:{pushed}")
+        try:
+            (manifest,) = json.loads((pushed / "index.json").read_text())["manifests"]
+            described = json.loads((blobs / manifest["digest"].removeprefix("sha256:")).read_text())
+            layers = [blobs / layer["digest"].removeprefix("sha256:") for layer in described["layers"]]
+            return ImageSize(sum(layer.stat().st_size for layer in layers), sum(map(_unpacked_size, layers)))
+        finally:
+            shutil.rmtree(pushed)
 
     @contextmanager
     def container(self, tag: str) -> Iterator["PrivateContainer"]:
@@ -214,6 +236,12 @@ class PrivateContainer:
         return self._builder.run(self._name, *command)
 
 
+def _unpacked_size(layer: Path) -> int:
+    """Return the bytes of a layer's archive, which is compressed with gzip."""
+    with gzip.open(layer) as archive:
+        return sum(map(len, iter(lambda: archive.read(1 << 20), b"")))
+
+
 def _sources() -> list[str]:
     """Return the lines of the machine's own sources of packages, for the suite of the base."""
     form = "$(REPO_URI) $(LABEL)"
@@ -269,7 +297,7 @@ def main(arguments: Sequence[str]) -> int:
         with tempfile.TemporaryDirectory(prefix="haptic-image-") as folder:
             private = PrivateBuilder(Path(folder))
             private.prepare()
-            private.build(tag, epoch=source_date(), target=target)
+            private.build(tag, target=target)
             with private.container(tag) as container:
                 sys.stdout.write(container.run("haptic-trio", "version"))
             sys.stdout.write(f"built, run and removed again: {tag} {private.digest(tag)}\n")

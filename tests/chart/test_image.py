@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from haptic_trio import __version__
-from tests.chart.image import ROOT, PrivateBuilder, PrivateContainer, source_date
+from tests.chart.image import ROOT, PrivateBuilder, PrivateContainer
 from tests.chart.rendering import CHART, Helm, pod_of
 
 CHANGES = (Path(__file__).parent / "changes_in_image.py").read_text()
@@ -103,7 +103,7 @@ class BuiltImage:
     def build(self, target: str = "controller", *, cached: bool = False) -> str:
         """Build *target*; return its digest."""
         tag = TAGS[target]
-        self.builder.build(tag, epoch=source_date(), target=target, source=self._source, cached=cached)
+        self.builder.build(tag, target=target, source=self._source, cached=cached)
         return self.builder.digest(tag)
 
     def container(self, target: str = "controller") -> AbstractContextManager[PrivateContainer]:
@@ -180,6 +180,16 @@ def test_the_image_holds_what_is_locked_and_says_so(image: BuiltImage, target: s
     assert {"trio", "httpx", "jinja2", "cryptography"} <= python.keys()
     assert ("kr8s" in python) == (target == "controller")
     assert sorted(debian) == sorted(installed)
+
+
+@pytest.mark.parametrize(("target", "label"), [("controller", "controller and agent"), ("agent", "`TARGET=agent`")])
+def test_documentation_has_the_size_of_the_image(image: BuiltImage, target: str, label: str) -> None:
+    page = (ROOT / "docs/install.md").read_text()
+    (written,) = re.findall(rf"^\| {label} \| (\d+) MiB \| (\d+) MiB \|$", page, re.MULTILINE)
+    measured = [size / (1 << 20) for size in image.builder.size(TAGS[target])]
+
+    # Packages are those of today, so sizes change a little.
+    assert [float(size) for size in written] == pytest.approx(measured, rel=0.05)
 
 
 def test_the_same_source_makes_the_same_image(image: BuiltImage) -> None:
