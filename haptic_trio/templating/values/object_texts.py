@@ -85,7 +85,7 @@ def texts_of(resource: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _is_item(value: str, text: str) -> bool:
-    return value in _BETWEEN.split(text) or value in map(str.strip, _BETWEEN_ITEMS.split(text))
+    return value in _BETWEEN.split(text) or value in text.split() or value in map(str.strip, _BETWEEN_ITEMS.split(text))
 
 
 def _find_in_secret(resource: Mapping[str, Any], value: str) -> tuple[str, ...]:

@@ -29,6 +29,8 @@ OF_NGINX = {
     "proxy-read-timeout": "5", "proxy-connect-timeout": "6", "proxy-next-upstream-tries": "3",
     "proxy-body-size": "8m", "upstream-vhost": "in.example.com:80", "x-forwarded-prefix": "/p",
     "server-alias": "{alias}", "from-to-www-redirect": "true", "load-balance": "ewma",
+    "proxy-redirect-from": "http://in/", "proxy-redirect-to": "$scheme://$host/a", "proxy-cookie-path": "/ /a",
+    "proxy-cookie-domain": "in.example.com out.example.com", "limit-rate": "100",
 }  # fmt: skip
 OF_ORG = {
     "auth-type": "basic-auth", "auth-secret": "{hashes}", "auth-realm": "Here", "cors-enable": "true",

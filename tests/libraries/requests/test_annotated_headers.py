@@ -1,5 +1,6 @@
 """Annotations that change headers of requests and answers, as applications and clients see them."""
 
+import time
 from http.client import HTTPConnection, HTTPMessage
 
 import pytest
@@ -8,7 +9,7 @@ from haptic_trio.k8s.resource import Resource
 from tests.libraries.conftest import Cluster
 from tests.libraries.tenants.tenants import ALL, NGINX
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
-from tests.support.traffic.servers import PATIENCE, QuietHandler, answering
+from tests.support.traffic.servers import PATIENCE, QuietHandler, answering, ask
 
 HOST = "a.example.com"
 HI = "haproxy-ingress.github.io/"
@@ -84,3 +85,95 @@ def test_no_header_of_the_connection_can_be_removed(cluster: Cluster, name: str,
     assert list(cluster.render(site(HI, {name: value}), service("web"), libraries=ALL).rejected) == [
         "Ingress default/a"
     ]
+
+
+@pytest.mark.haproxy
+def test_cookies_of_the_application_get_another_path_and_domain(cluster: Cluster) -> None:
+    annotations = {
+        "proxy-cookie-path": "/two/ /",
+        "proxy-cookie-domain": "Inner.example.net $host",
+        "affinity": "cookie",
+    }
+    cookies = {
+        "a=path=/two/; Path=/two/some; HttpOnly": "a=path=/two/; Path=/some; HttpOnly",
+        "b=1; domain=.inner.example.net; path=/two": "b=1; domain=a.example.com; path=/two",
+        "c=1; Secure;Domain=INNER.example.net": "c=1; Secure;Domain=a.example.com",
+        "d=1; PATH=/two/; Domain=inner.example.net; Secure": "d=1; PATH=/; Domain=a.example.com; Secure",
+        "e=1; Path=/other; Domain=x.inner.example.net": "e=1; Path=/other; Domain=x.inner.example.net",
+        "f=1; xpath=/two/; Domain=inner.example.network": "f=1; xpath=/two/; Domain=inner.example.network",
+        "g=" + ";" * 4_000 + "path=/two/x": "g=" + ";" * 4_000 + "path=/x",
+    }
+    _, came = served(cluster, site(NGINX, annotations), [("Set-Cookie", cookie) for cookie in cookies], {})
+
+    *found, sticky = came.get_all("set-cookie") or []
+    assert found == list(cookies.values())
+    assert sticky.startswith("INGRESSCOOKIE=")
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize(
+    ("annotations", "sent", "came"),
+    [
+        (("http://inner:8000/two/", "/one/"), "http://inner:8000/two/x?y=%20", "/one/x?y=%20"),
+        (("/two", "$scheme://$host/100%25"), "/two/x", "http://a.example.com/100%25/x"),
+        (("/two", "/one"), "/three/two", "/three/two"),
+        (("http://inner", "https://b.example.com"), "http://xinner/", "http://xinner/"),
+        (("off", "off"), "/two", "/two"),
+        (("default", "off"), "/two", "/two"),
+    ],
+    ids=str,
+)
+def test_the_beginning_of_a_location_is_replaced(
+    cluster: Cluster, annotations: tuple[str, str], sent: str, came: str
+) -> None:
+    named = dict(zip(("proxy-redirect-from", "proxy-redirect-to"), annotations, strict=True))
+    _, headers = served(cluster, site(NGINX, named), [("Location", sent)], {})
+
+    assert headers["location"] == came
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"proxy-redirect-from": "/a"},
+        {"proxy-redirect-to": "/a"},
+        {"proxy-redirect-from": "~^/a", "proxy-redirect-to": "/b"},
+        {"proxy-redirect-from": "/a", "proxy-redirect-to": "/b$request_uri"},
+        {"proxy-redirect-from": "/a", "proxy-redirect-to": "/b\\2"},
+        {"proxy-redirect-from": "/a", "proxy-redirect-to": "%[env(HOME)]"},
+        {"proxy-cookie-path": "~^/a$ /b"},
+        {"proxy-cookie-path": "/a"},
+        {"proxy-cookie-path": "/a /b;Domain=c"},
+        {"proxy-cookie-path": "/a \\1"},
+        {"proxy-cookie-domain": "a.example.com *.example.com;"},
+        {"proxy-cookie-domain": "~a b"},
+        {"limit-rate": "100k"},
+        {"limit-rate": "100", "limit-rate-after": "5"},
+    ],
+    ids=str,
+)
+def test_changes_of_answers_that_cannot_be_expressed_are_rejected(
+    cluster: Cluster, annotations: dict[str, str]
+) -> None:
+    (message,) = cluster.render(site(NGINX, annotations), service("web"), libraries=ALL).rejected.values()
+
+    assert message
+
+
+@pytest.mark.haproxy
+def test_an_answer_takes_as_long_as_its_rate_allows(cluster: Cluster) -> None:
+    class Large(QuietHandler):
+        def answer(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(300 * 1024))
+            self.end_headers()
+            self.wfile.write(bytes(300 * 1024))
+
+    with answering(Large) as port:
+        slices = endpoint_slice("web", endpoint("127.0.0.1"), ports=port)
+        cluster.serve(site(NGINX, {"limit-rate": "100"}), service("web"), slices, libraries=ALL)
+        began = time.monotonic()
+        answer = ask(cluster.http_port, HOST)
+
+    assert len(answer.body) == 300 * 1024
+    assert time.monotonic() - began > 1.5
