@@ -13,7 +13,8 @@ from haptic_trio.cli.inputs.choices import output_option
 from haptic_trio.cli.inputs.oneshot import Snapshot, begin_rendering, make_validator, read_snapshot, site_of
 from haptic_trio.cli.inputs.options import InputOptions, input_options
 from haptic_trio.cli.inputs.source_map import placed
-from haptic_trio.cli.output.explain import one_line, print_answer
+from haptic_trio.cli.output.answer_rows import one_line
+from haptic_trio.cli.output.explain import print_answer
 from haptic_trio.cli.output.failures import print_failures
 from haptic_trio.cli.output.findings import Area, Finding, find, findings_to_json, make_console, print_findings
 from haptic_trio.cli.output.progress import showing_steps

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from haptic_trio.cli.output.explain import one_line, print_answer
+from haptic_trio.cli.output.answer_rows import one_line
+from haptic_trio.cli.output.explain import print_answer
 from haptic_trio.cli.output.findings import make_console
 from haptic_trio.explain.answers import Answer, Line, LineAnswer, MadeBy, ObjectAnswer
 from tests.cli.commands import invoke_cli, replace_in
