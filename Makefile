@@ -58,7 +58,7 @@ test-pythons:  ## run test-unit on PYTHONS="3.12 3.13", those of PATH or pyenv (
 
 test: $(STAMP)  ## run all tests but those of test-cluster, test-crashes and test-chaos (ARGS goes to pytest)
 	@echo "All tests take 20 to 30 minutes on two cores. They need Linux; HAProxy 2.8 comes with .venv. Tests that need more (Go, openssl,"
-	@echo "curl, a browser) are skipped with the reason. For a quick check: make test-unit (about 90 s)."
+	@echo "curl, a browser, tmux) are skipped with the reason. For a quick check: make test-unit (about 90 s)."
 	@# The tests that count objects run alone, in a process of their own. 5: ARGS names no such test.
 	@$(BIN)/python -m pytest -n auto -m "not soak and not crash and not chaos and not cluster" $(ARGS) || [ $$? -eq 5 ]
 	@$(BIN)/python -m pytest -m "soak and not crash and not chaos and not cluster" $(ARGS) || [ $$? -eq 5 ]

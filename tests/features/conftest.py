@@ -7,6 +7,7 @@ from tests.features.harness import Site
 from tests.support.processes.chromium import fetch_chromium, find_chromium
 from tests.support.processes.haproxy import haproxy_binary, instance_root
 from tests.support.processes.ports import free_port
+from tests.support.processes.tmux import fetch_tmux, find_tmux
 
 __all__ = ["haproxy_binary", "instance_root"]
 
@@ -26,4 +27,13 @@ def chromium() -> Path:
     found = fetch_chromium() if os.environ.get("HAPTIC_REQUIRE_CHROMIUM") == "1" else find_chromium()
     if found is None:
         pytest.skip("there is no Chromium: python -m tests.support.processes.chromium fetches one")
+    return found
+
+
+@pytest.fixture(scope="session")
+def tmux() -> Path:
+    """A terminal; without one the test is skipped, or, under HAPTIC_REQUIRE_TMUX=1, one is fetched."""
+    found = fetch_tmux() if os.environ.get("HAPTIC_REQUIRE_TMUX") == "1" else find_tmux()
+    if found is None:
+        pytest.skip("there is no tmux: python -m tests.support.processes.tmux fetches one")
     return found

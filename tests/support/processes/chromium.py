@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any
 import trio
 from trio_websocket import WebSocketConnection, open_websocket_url
 
-from tests.support.processes.debian_packages import Apt, PackageUnavailableError, run_tool
+from tests.support.processes.debian_packages import PackageUnavailableError, unpack_with_libraries
 from tests.support.processes.locks import locked
 
 PACKAGE = "chromium-headless-shell"
@@ -57,22 +56,10 @@ def fetch_chromium() -> Path:
         return found
     with locked(_cache()):
         # Another worker may have fetched it meanwhile.
-        return find_chromium() or _fetch(_cache())
-
-
-def _fetch(target: Path) -> Path:
-    with tempfile.TemporaryDirectory(prefix="chromium-packages-") as name:
-        apt = Apt(Path(name))
-        packages = [*apt.download_with_libraries(PACKAGE), apt.download(DATA)]
-        # Beside its place, then moved: an interrupted unpacking is never taken for a whole one.
-        staged = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
-        try:
-            for package in packages:
-                run_tool(["dpkg-deb", "-x", str(package), str(staged)])
-            staged.rename(target)
-        finally:
-            shutil.rmtree(staged, ignore_errors=True)
-    return target / "usr/lib/chromium" / PACKAGE
+        if found := find_chromium():
+            return found
+        unpack_with_libraries([PACKAGE, DATA], _cache())
+        return _cache() / "usr/lib/chromium" / PACKAGE
 
 
 def _cache() -> Path:

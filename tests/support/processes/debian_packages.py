@@ -4,6 +4,7 @@ Nothing is installed, and apt's own lists stay as they are.
 """
 
 import re
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -78,6 +79,24 @@ def unpack_package(name: str, target: Path) -> str:
         package = Apt(Path(folder)).download(name)
         run_tool(["dpkg-deb", "-x", str(package), str(target)])
         return run_tool(["dpkg-deb", "-f", str(package), "Version"]).strip()
+
+
+def unpack_with_libraries(names: Sequence[str], target: Path) -> None:
+    """Unpack the newest packages *names* into *target*, the first one with the libraries that it needs.
+
+    Raises PackageUnavailableError. An interrupted unpacking leaves no *target*.
+    """
+    with tempfile.TemporaryDirectory(prefix="packages-") as folder:
+        apt = Apt(Path(folder))
+        packages = [*apt.download_with_libraries(names[0]), *(apt.download(name) for name in names[1:])]
+        # Beside its place, then moved: an interrupted unpacking is never taken for a whole one.
+        staged = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
+        try:
+            for package in packages:
+                run_tool(["dpkg-deb", "-x", str(package), str(staged)])
+            staged.rename(target)
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)
 
 
 def run_tool(command: Sequence[str], *, directory: Path | None = None) -> str:
