@@ -282,12 +282,13 @@ async def test_running_pipeline_goes_on_before_the_records_of_a_candidate_are_co
     running, candidate = Bench(binary, BACKENDS), Bench(binary, BACKENDS)
     running.put(web("api"))
     await running.run()
-    has_rendered, take_over = threading.Event(), Renderer.take_over
+    has_copied, has_rendered, take_over = trio.Event(), threading.Event(), Renderer.take_over
 
     def take_over_slowly(*arguments: Any) -> Callable[[], None]:
         complete = take_over(*arguments)
 
         def complete_later() -> None:
+            trio.from_thread.run_sync(has_copied.set)
             assert has_rendered.wait(30)
             complete()
 
@@ -296,7 +297,7 @@ async def test_running_pipeline_goes_on_before_the_records_of_a_candidate_are_co
     monkeypatch.setattr(Renderer, "take_over", take_over_slowly)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(candidate.pipeline.take_over, running.pipeline, ["services"])
-        await trio.testing.wait_all_tasks_blocked()
+        await has_copied.wait()
         running.put(web("late"))
         assert "backend late" in (await running.run()).generation.text
         has_rendered.set()
