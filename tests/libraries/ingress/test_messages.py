@@ -96,3 +96,25 @@ def test_an_unusable_password_file_is_reported_with_the_annotation_that_names_it
     (rejection,) = rendered(*objects).rejections
 
     assert f'{VENDORS[vendor]["prefix"]}{name}"' in name_fields(site, rejection.problem).path
+
+
+@pytest.mark.parametrize(
+    ("vendor", "name", "alternative"),
+    [
+        ("nginx", "custom-http-errors", "the setting errorPages"),
+        ("nginx", "custom-headers", "the setting responseHeaders"),
+        ("nginx", "default-backend", "a Service that always has an endpoint"),
+        ("nginx", "mirror-target", "RequestMirror"),
+        ("nginx", "session-cookie-conditional-samesite-none", "session-cookie-samesite"),
+        ("haproxyIngress", "http-header-match", "an HTTPRoute"),
+        ("haproxyIngress", "http-header-match-regex", "an HTTPRoute"),
+        ("haproxyIngress", "tls-alpn", "the setting alpn"),
+    ],
+)
+def test_an_annotation_that_is_not_supported_is_reported_with_its_alternative(
+    vendor: str, name: str, alternative: str
+) -> None:
+    (text,) = rendered(annotated("a", vendor, {name: "x"})).rejected.values()
+
+    assert f"{VENDORS[vendor]['prefix']}{name} is not supported" in text
+    assert alternative in text
