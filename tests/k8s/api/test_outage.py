@@ -1,5 +1,7 @@
 """An outage of an API server, by a virtual clock."""
 
+import math
+
 import pytest
 import trio
 from trio.testing import MockClock
@@ -82,6 +84,39 @@ async def test_success_of_another_request_ends_a_known_outage(autojump_clock: Mo
     assert trio.current_time() == 12
     await trio.sleep(50)
     assert max(server.probes) <= 12, "nothing failed since then"
+
+
+async def test_silent_watch_of_a_hanging_server_ends_within_33_seconds(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    outage, server = Outage(), Server(until=math.inf, error=None)
+    nursery.start_soon(outage.run, server.probe)
+    outage.note_answer()
+
+    with outage.end_if_hanging() as scope:
+        await trio.sleep_forever()
+
+    assert scope.cancelled_caught
+    assert 30 <= trio.current_time() <= 33
+
+
+async def test_silent_watch_goes_on_while_the_server_answers_probes(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    outage, server = Outage(), Server(until=0.0)
+
+    async def probe() -> None:
+        await server.probe()
+        outage.note_answer()
+
+    nursery.start_soon(outage.run, probe)
+    outage.note_answer()
+
+    with trio.move_on_after(300), outage.end_if_hanging() as scope:
+        await trio.sleep_forever()
+
+    assert not scope.cancelled_caught
+    assert server.probes
 
 
 @pytest.mark.parametrize("error", [None, MissingError])
