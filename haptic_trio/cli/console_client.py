@@ -44,27 +44,34 @@ class ConsoleClient:
 
         Raises `ConsoleRejectedError`, and `NoConsoleError` if the connection ends or no answer comes in time.
         """
-        self._asked += 1
+        number = await self.request(topic, **arguments)
         with _mapped():
-            await self._send({"ask": topic, "id": self._asked, **arguments})
             with trio.fail_after(ANSWER_LIMIT):
                 while True:
                     message = await self._receive()
-                    if message.get("id") != self._asked:
+                    if message.get("id") != number:
                         continue
                     if message["kind"] == "rejected":
                         raise ConsoleRejectedError(message["message"])
                     return message["value"]
 
-    async def follow(self, topics: Sequence[str], *, interval: float = 1.0, since: int = 0) -> None:
+    async def request(self, topic: str, **arguments: Any) -> int:
+        """Request an answer about *topic*; `receive` returns it, with the returned number as its `id`."""
+        self._asked += 1
+        number = self._asked
+        with _mapped():
+            await self._send({"ask": topic, "id": number, **arguments})
+        return number
+
+    async def follow(self, topics: Sequence[str], *, interval: float = 1.0, since: int = 0, **arguments: Any) -> None:
         """Subscribe to *topics*, until the next call or the end of the connection.
 
         `receive` returns their messages, at most one of each topic per *interval* seconds.
 
-        *since* is the number of the last event already received.
+        *since* is the number of the last event already received; *arguments* select a part of a topic.
         """
         with _mapped():
-            await self._send({"follow": list(topics), "interval": interval, "since": since})
+            await self._send({"follow": list(topics), "interval": interval, "since": since, **arguments})
 
     async def receive(self) -> Any:
         """Return the next message; raises `NoConsoleError` when the console ends."""

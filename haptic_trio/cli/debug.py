@@ -3,9 +3,8 @@
 import os
 import stat
 import sys
-from collections import deque
 from collections.abc import Awaitable, Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -13,7 +12,6 @@ import click
 import msgspec
 import trio
 from rich.console import Console, RenderableType
-from rich.live import Live
 from rich.text import Text
 
 from haptic_trio.cli.console_client import ConsoleClient, find_console, open_console
@@ -80,10 +78,11 @@ def _group_options(context: click.Context) -> dict[str, Any]:
 @viewer_options
 @click.pass_context
 def debug(context: click.Context, /, **where: Any) -> None:
-    """Inspect a running controller; without a subcommand, show a live view.
+    """Inspect a running controller; without a subcommand, in a terminal UI.
 
     \b
-      haptic-trio debug                    live view until Ctrl-C; one snapshot into a file or pipe
+      haptic-trio debug                    routes, instances, problems, configuration, activity and
+                                           internals, live; one snapshot into a file or pipe
       haptic-trio debug problems           quarantined objects and warnings, with their reasons
       haptic-trio debug tasks              all tasks and what each waits for
       haptic-trio debug channels           how full each channel is
@@ -93,11 +92,19 @@ def debug(context: click.Context, /, **where: Any) -> None:
       haptic-trio debug events --follow    the events as they happen
       haptic-trio debug explain TARGET     `haptic-trio explain` for the running configuration
 
+    Keys of the terminal UI: 1 to 6 select a tab, / searches, Enter shows
+    details, m asks what a request would match, ? lists all keys, q quits.
+
     The console is read-only. Text that derives from a Secret is shown as a
     hash. Exit codes: 0 done, 2 no console answers.
     """
     if context.invoked_subcommand is None:
-        _talk(where, _print_live if where["output_format"] == "json" else _show_live)
+        if where["output_format"] == "json":
+            _talk(where, _print_live)
+        elif _is_interactive():
+            _run_terminal(where)
+        else:
+            _talk(where, _print_snapshot)
 
 
 @debug.command()
@@ -272,26 +279,26 @@ async def _print_live(client: ConsoleClient) -> None:
         click.echo(msgspec.json.encode(await client.receive()))
 
 
-async def _show_live(client: ConsoleClient) -> None:
-    known: dict[str, Any] = {}
-    happened: deque[dict[str, Any]] = deque(maxlen=200)
+async def _print_snapshot(client: ConsoleClient) -> None:
     terminal = Console(highlight=False)
-    if not terminal.is_terminal:
-        # A file or pipe cannot be redrawn.
-        known = {topic: await client.ask(topic) for topic in ("state", "channels")}
-        happened.extend(await client.ask("events"))
-        terminal.print(live_view(known, happened, client.welcome["now"], terminal.height))
-        return
-    await client.follow(_LIVE)
-    with Live(console=terminal, auto_refresh=False, screen=True) as live:
-        while True:
-            message = await client.receive()
-            if message["kind"] == "events":
-                happened.extend(message["value"])
-            else:
-                known[message["kind"]] = message["value"]
-            if "state" in known:
-                live.update(live_view(known, happened, client.welcome["now"], terminal.height), refresh=True)
+    known = {topic: await client.ask(topic) for topic in ("state", "channels")}
+    terminal.print(live_view(known, await client.ask("events"), client.welcome["now"], terminal.height))
+
+
+def _is_interactive() -> bool:
+    """Whether a person looks at a terminal that can be redrawn."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def _run_terminal(where: dict[str, Any]) -> None:
+    from haptic_trio.cli.terminal.app import run_terminal  # noqa: PLC0415  the subcommands need no urwid
+
+    find = partial(find_console, where["state_dir"], where["url"], where["token_file"])
+    try:
+        trio.run(run_terminal, find)
+    except* KeyboardInterrupt:
+        # Ctrl-C quits, as `q` does.
+        pass
 
 
 def _talk(where: dict[str, Any], talk: Talk) -> None:

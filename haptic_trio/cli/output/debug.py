@@ -26,22 +26,23 @@ def table(*titles: str) -> Table:
 
 def task_tree(root: dict[str, Any], clock: float) -> Tree:
     """Return the tasks below *root*; deadlines are shown relative to *clock*."""
-    tree = Tree(_task_line(root))
+    tree = Tree(task_line(root))
     _add_children(tree, root, clock)
     return tree
 
 
 def _add_children(tree: Tree, task: dict[str, Any], clock: float) -> None:
     for nursery in task.get("nurseries", ()):
-        note = _scope_note(nursery["scope"], clock)
+        note = scope_note(nursery["scope"], clock)
         branch = tree.add(Text(f"nursery{note}", style="dim")) if note or len(nursery["tasks"]) != 1 else tree
         for child in nursery["tasks"]:
-            _add_children(branch.add(_task_line(child)), child, clock)
+            _add_children(branch.add(task_line(child)), child, clock)
     if task.get("left_out"):
         tree.add(Text(f"… and {task['left_out']} more tasks", style="dim"))
 
 
-def _scope_note(scope: dict[str, Any], clock: float) -> str:
+def scope_note(scope: dict[str, Any], clock: float) -> str:
+    """Return deadline, shield and cancellation of *scope* in parentheses; nothing without them."""
     notes = []
     if "deadline" in scope:
         notes.append(f"{scope['deadline'] - clock:.1f} s left")
@@ -52,7 +53,8 @@ def _scope_note(scope: dict[str, Any], clock: float) -> str:
     return f" ({', '.join(notes)})" if notes else ""
 
 
-def _task_line(task: dict[str, Any]) -> Text:
+def task_line(task: dict[str, Any]) -> Text:
+    """Return name, place and call of *task*."""
     line = Text(task["name"].replace(".<locals>", ""), no_wrap=True, overflow="ellipsis")
     if place := task.get("place"):
         line.append(f"  {place.partition(' ')[0]}", style="cyan")
@@ -190,14 +192,18 @@ def problem_lines(state: dict[str, Any], most: int | None = None) -> list[Text]:
     ]
     # A controller of an older version lists no objects.
     objects = state.get("objects", {"listed": (), "more": 0})
-    for one in objects["listed"]:
-        serving = f" (serving: {one['serving']})" if one["serving"] else ""
-        text = f"{one['object']}: {one['reason']}: {one['problem']}{serving}"
-        lines.append(Text(visible(text).replace("\n", " "), style="red" if serving else "yellow"))
+    lines += map(problem_text, objects["listed"])
     shown = lines[:most]
     if more := len(lines) - len(shown) + objects["more"]:
         shown.append(Text(f"… and {more} more", style="dim"))
     return shown
+
+
+def problem_text(one: dict[str, Any]) -> Text:
+    """Return a quarantined object, or a warning about an object, as one line."""
+    serving = f" (serving: {one['serving']})" if one["serving"] else ""
+    text = f"{one['object']}: {one['reason']}: {one['problem']}{serving}"
+    return Text(visible(text).replace("\n", " "), style="red" if serving else "yellow")
 
 
 def live_view(known: dict[str, Any], events: Iterable[dict[str, Any]], now: dict[str, float], height: int) -> Group:
