@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -16,10 +17,12 @@ COMMAND_LINE = ("cli/completion.py", "cli/fleet.py", "cli/new.py")
 ENDS = ("cancel", "until", "ends", "and end", "return")
 
 
-def parse_modules() -> Iterator[tuple[str, ast.Module]]:
-    """Yield the path within the package and the syntax tree of each module."""
-    for file in sorted(PACKAGE.rglob("*.py")):
-        yield str(file.relative_to(PACKAGE)), ast.parse(file.read_text())
+@cache
+def parse_modules() -> tuple[tuple[str, ast.Module], ...]:
+    """Return the path within the package and the syntax tree of each module."""
+    return tuple(
+        (str(file.relative_to(PACKAGE)), ast.parse(file.read_text())) for file in sorted(PACKAGE.rglob("*.py"))
+    )
 
 
 def public_functions(node: ast.Module | ast.ClassDef) -> Iterator[Function]:

@@ -22,7 +22,7 @@ from haptic_trio.templating.values.subjects import Origin
 
 
 class Result(NamedTuple):
-    """What the body of a turn gives, and its lookups."""
+    """Results of the body of a turn, and its lookups."""
 
     resource: Any
     trace: Trace
@@ -30,7 +30,7 @@ class Result(NamedTuple):
     """The origins of fragments inside it, by their numbers in marks."""
     made: BodyResult
     closing: BodyResult | None
-    """What it gives for a rejected object; None if the object was not rejected."""
+    """The result of the body for a rejected object; None if the object was not rejected."""
 
 
 class Ahead:

@@ -63,6 +63,7 @@ def messages(*objects: Resource) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [RUBBISH, "x y,z"])
 def test_a_bad_value_of_any_annotation_is_reported_with_its_name(value: str) -> None:
     sites = list(bad(value))
@@ -80,6 +81,7 @@ def test_a_bad_value_of_any_annotation_is_reported_with_its_name(value: str) -> 
         assert accepted == CHECKED_ELSEWHERE | WITHOUT_EFFECT
 
 
+@pytest.mark.slow
 def test_an_empty_value_is_reported_with_the_name_of_its_annotation() -> None:
     sites = list(bad(""))
     found = messages(*(site for _, _, site in sites))
