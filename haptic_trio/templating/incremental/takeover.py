@@ -126,6 +126,8 @@ class _Copying:
             run.roots[root.name] = self._copy_root(root)
         run.claims = former.claims.copied()
         run.produced = former.produced.copied()
+        # Those of a render that failed, which its caller has not taken.
+        run.changed_files = set(former.changed_files)
         run.shares.take_over(former.shares)
         run.take_reports(former)
         run.captured = set(former.captured)

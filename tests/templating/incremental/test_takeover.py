@@ -351,3 +351,25 @@ def test_a_deleted_object_is_not_served_if_it_was_rejected_with_a_fallback() -> 
     machine.is_that_of_a_full_render()
     assert machine.rendered is not None
     assert [rejection.subject.name for rejection in machine.rendered.rejections] == ["b", "c"]
+
+
+def test_files_that_a_failed_render_changed_are_those_of_the_present_objects() -> None:
+    machine = TakeoverMachine()
+    fails = "{% if resources.others.get('d') %}{{ fail('d is there') }}{% endif %}\n"
+    files = "{% each s in resources.services as 'file' %}{{ files.file('f', s.spec.text) }}\n{% endeach %}"
+    machine.compile([fails], [files, ""], BASE)
+    for _other in "bc":
+        machine.delete(1, "Service")
+    machine.is_that_of_a_full_render()
+    (first, other, *_) = first_objects()
+    machine.write([
+        {**first, "spec": {**first["spec"], "text": "newer"}},
+        {**other, "metadata": {**other["metadata"], "name": "d"}},
+    ])  # fmt: skip
+    machine.is_that_of_a_full_render()
+
+    machine.change_part(0, "text\n")
+    machine.is_that_of_a_full_render()
+
+    assert machine.rendered is not None
+    assert machine.rendered.texts["general/f"].text == "newer"
