@@ -135,6 +135,22 @@ async def test_an_object_that_many_depend_on_is_released_when_these_are_rendered
     assert not shared_host.pipeline.is_behind
 
 
+async def test_an_object_that_failed_only_while_it_was_rendered_ahead_is_served(shared_host: Bench) -> None:
+    shared_host.delete(authorities(0))
+    await shared_host.catch_up()
+    shared_host.put(oldest("h2", **SHARED))
+    await shared_host.cycle()
+    while not await shared_host.pipeline.render_ahead():
+        pass
+    shared_host.put(authorities(0))
+
+    prepared, most = await settle(shared_host)
+
+    assert not prepared.rendered.rejections
+    assert "h2.test|/oldest/ " in paths(prepared)
+    assert most <= 2 * TURNS
+
+
 async def test_an_object_that_waits_for_its_release_may_change_and_fail_again(shared_host: Bench) -> None:
     shared_host.put(oldest("h2", **NONSENSE))
     await shared_host.catch_up()

@@ -221,6 +221,8 @@ class QuarantinedObjects:
             fallback = self._fallback_for(run, found)
             if known is not None and _version_of(run, found, fallback) is known.resource:
                 self._fallbacks[found] = fallback
+                # It may not fail after all.
+                self._settled_for = None
                 run.touch_object(found)
                 quarantined = True
         return quarantined
