@@ -96,23 +96,52 @@ async def what_matches(operator: Operator) -> None:
         assert part in shown
 
 
-@pytest.mark.parametrize("story", [why_503, why_404, why_reloaded, which_certificate_expires, what_matches])
+STORIES: tuple[Story, ...] = (why_503, why_404, why_reloaded, which_certificate_expires, what_matches)
+
+
+async def prepare(site: Site, running: Running, terminal: Terminal, routes: int) -> None:
+    """Write objects with problems, so that there are *routes*, and wait until the first screen has them."""
+    write_failing_objects(site)
+    await terminal.shows(f"1 of {routes - 1}")
+    await running.quiet()
+    site.write("more", *service("more", 1), ingress("more", "more.localhost", "more"))
+    await terminal.shows(f"1 of {routes}")
+    await running.quiet()
+
+
+@pytest.mark.parametrize("story", STORIES)
 async def test_question_is_answered_in_three_actions(
     site: Site, haproxy_binary: Path, tmux: Path, story: Story
 ) -> None:
     site.write_tls_config()
     async with looking(site, haproxy_binary, tmux) as (running, terminal):
-        write_failing_objects(site)
-        await terminal.shows("lost.localhost")
-        await running.quiet()
-        site.write("more", *service("more", 1), ingress("more", "more.localhost", "more"))
-        await terminal.shows("more.localhost")
-        await running.quiet()
+        await prepare(site, running, terminal, 5)
         operator = Operator(terminal)
 
         await story(operator)
 
         assert operator.actions <= 3
+
+
+@pytest.mark.slow
+async def test_questions_are_answered_among_ten_thousand_routes(site: Site, haproxy_binary: Path, tmux: Path) -> None:
+    site.write_tls_config()
+    site.write("many", *(ingress(f"m{number}", f"host{number}.example.com", "web") for number in range(10_000)))
+    async with looking(site, haproxy_binary, tmux) as (running, terminal):
+        await prepare(site, running, terminal, 10_005)
+        for story in STORIES:
+            operator = Operator(terminal)
+            await story(operator)
+            assert operator.actions <= 3
+            # Back to the first screen.
+            await terminal.press("1")
+            lines = await terminal.shows(lambda text: "[Routes]" in text and "\nSTATE " in text)
+            if "search: " in lines[23]:
+                await terminal.press("Escape")
+            await terminal.shows(lambda text: "  1 of 10005" in text)
+
+        await terminal.press("End")
+        await terminal.shows(lambda text: "10005 of 10005" in text and "web.localhost/" in text)
 
 
 async def test_screen_fits_other_sizes_and_objects_cannot_drive_the_terminal(
@@ -150,6 +179,22 @@ async def test_terminal_is_restored_at_the_end(site: Site, haproxy_binary: Path,
 
         lines = await terminal.shows("terminal restored")
         assert lines[0] == "exit code 0"
+
+
+async def test_terminal_is_restored_after_an_error_of_the_program(site: Site, haproxy_binary: Path, tmux: Path) -> None:
+    script = (
+        "import sys; from haptic_trio.cli.terminal.known import Known; from haptic_trio.cli.main import main\n"
+        "Known.take = lambda *_: 1 / 0\n"
+        f"sys.argv = ['haptic-trio', 'debug', '--state-dir', {str(site.state)!r}]; main()"
+    )
+    async with (
+        serving_web(site, haproxy_binary),
+        open_terminal(tmux, [sys.executable, "-c", script], height=100) as terminal,
+    ):
+        lines = await terminal.shows("terminal restored")
+
+        assert "exit code 1" in lines
+        assert "ZeroDivisionError" in "\n".join(lines)
 
 
 async def test_without_colours_the_focus_is_reverse(site: Site, haproxy_binary: Path, tmux: Path) -> None:
