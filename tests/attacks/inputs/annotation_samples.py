@@ -30,7 +30,7 @@ OF_NGINX = {
     "proxy-body-size": "8m", "upstream-vhost": "in.example.com:80", "x-forwarded-prefix": "/p",
     "server-alias": "{alias}", "from-to-www-redirect": "true", "load-balance": "ewma",
     "proxy-redirect-from": "http://in/", "proxy-redirect-to": "$scheme://$host/a", "proxy-cookie-path": "/ /a",
-    "proxy-cookie-domain": "in.example.com out.example.com", "limit-rate": "100",
+    "proxy-cookie-domain": "in.example.com out.example.com", "limit-rate": "100", "default-backend": "{service}",
 }  # fmt: skip
 OF_ORG = {
     "auth-type": "basic-auth", "auth-secret": "{hashes}", "auth-realm": "Here", "cors-enable": "true",

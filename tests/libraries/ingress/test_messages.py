@@ -105,7 +105,6 @@ def test_an_unusable_password_file_is_reported_with_the_annotation_that_names_it
     [
         ("nginx", "custom-http-errors", "the setting errorPages"),
         ("nginx", "custom-headers", "the setting responseHeaders"),
-        ("nginx", "default-backend", "a Service that always has an endpoint"),
         ("nginx", "mirror-target", "RequestMirror"),
         ("nginx", "session-cookie-conditional-samesite-none", "session-cookie-samesite"),
         ("haproxyIngress", "http-header-match", "an HTTPRoute"),

@@ -45,7 +45,7 @@ REJECTED: list[tuple[str, dict[str, str]]] = [
     (NGINX, {"auth-url": f"http://{ELSEWHERE}/"}),
     (NGINX, {"auth-url": "http://app.other.svc.cluster.local/"}),
     (NGINX, {"custom-http-errors": "404"}),
-    (NGINX, {"default-backend": "app"}),
+    (NGINX, {"default-backend": "other/app"}),
     (NGINX, {"mirror-target": f"http://{ELSEWHERE}/"}),
     (NGINX, {"modsecurity-snippet": f"SecRule http://{ELSEWHERE}"}),
     (NGINX, {"stream-snippet": f"proxy_pass {ELSEWHERE}:80;"}),
