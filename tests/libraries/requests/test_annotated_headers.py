@@ -1,7 +1,8 @@
 """Annotations that change headers of requests and answers, as applications and clients see them."""
 
 import time
-from http.client import HTTPConnection, HTTPMessage
+from http.client import HTTPConnection
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,8 @@ from tests.libraries.tenants.tenants import ALL, NGINX
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
 from tests.support.traffic.servers import PATIENCE, QuietHandler, answering, ask
 
+Headers = Any
+"""Of `http.client` and `http.server`, with repeated names."""
 HOST = "a.example.com"
 HI = "haproxy-ingress.github.io/"
 
@@ -22,9 +25,9 @@ def site(prefix: str, annotations: dict[str, str]) -> Resource:
 
 def served(
     cluster: Cluster, one: Resource, answer: list[tuple[str, str]], sent: dict[str, str]
-) -> tuple[HTTPMessage, HTTPMessage]:
+) -> tuple[Headers, Headers]:
     """Return the headers that the application got, and those that the client got, which were *answer*."""
-    received = list[HTTPMessage]()
+    received = list[Headers]()
 
     class Application(QuietHandler):
         def answer(self) -> None:
