@@ -102,13 +102,13 @@ conformance: $(STAMP)  ## run the official Gateway API suite (PROFILE=…, RUN=t
 	  $(BIN)/python -m tests.conformance.run $(addprefix --profile ,$(PROFILE)) $(addprefix --run ,$(RUN)) $(ARGS)
 
 image: $(STAMP)  ## build the container image (TAG=…, TARGET=agent, HAPROXY=3.0|3.2; BUILDER=buildah, podman or docker, else one that is fetched for a trial)
-	@$(foreach name,BUILDER TARGET HAPROXY,$(if $($(name)),$(name)=$($(name)))) $(BIN)/python -m tests.chart.image $(TAG)
+	@$(foreach name,BUILDER TARGET HAPROXY,$(if $($(name)),$(name)=$($(name)))) $(BIN)/python -m tests.chart.support.image $(TAG)
 
 test-image: $(STAMP)  ## build both images with a builder that is fetched, and test what is in them (10 to 15 minutes; needs Debian and root)
 	@HAPTIC_BUILD_IMAGE=1 $(BIN)/python -m pytest -n 0 -o faulthandler_timeout=3600 tests/chart/test_image.py $(ARGS)
 
 chart-golden: $(STAMP)  ## regenerate the golden files of the rendered chart, for review (needs Go for helm)
-	@$(BIN)/python -m tests.chart.golden_files
+	@$(BIN)/python -m tests.chart.support.golden_files
 
 docs: $(STAMP)  ## write the generated parts of docs/ again
 	@$(BIN)/python -m tools.docgen.configuration docs/configuration.md

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import trio
 
-from tests.chart.rendering import Helm
+from tests.chart.support.rendering import Helm
 from tests.chart.test_install import (
     FORBIDDEN,
     HAPROXIES,

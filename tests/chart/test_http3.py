@@ -6,7 +6,7 @@ import re
 import pytest
 import trio
 
-from tests.chart.rendering import CHART, RELEASE, Helm, Settings, set_options
+from tests.chart.support.rendering import CHART, RELEASE, Helm, Settings, set_options
 from tests.chart.test_install import LIMIT, NAME, installed, settings_of
 from tests.cluster.control_plane.orders import Executed
 from tests.cluster.workloads.client import Cluster

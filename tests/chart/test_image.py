@@ -15,10 +15,10 @@ import pytest
 import yaml
 
 from haptic_trio import __version__
-from tests.chart.image import ROOT, PrivateBuilder, PrivateContainer
-from tests.chart.rendering import CHART, Helm, pod_of
+from tests.chart.support.image import ROOT, PrivateBuilder, PrivateContainer
+from tests.chart.support.rendering import CHART, Helm, pod_of
 
-CHANGES = (Path(__file__).parent / "changes_in_image.py").read_text()
+CHANGES = (Path(__file__).parent / "support" / "changes_in_image.py").read_text()
 CONTAINERFILE = (ROOT / "Containerfile").read_text()
 TAGS = {"controller": "localhost/haptic-trio:test", "agent": "localhost/haptic-trio-agent:test"}
 

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from haptic_trio.k8s.resource import Resource
-from tests.chart.rendering import CHART, RELEASE, Helm, Settings, set_options
+from tests.chart.support.rendering import CHART, RELEASE, Helm, Settings, set_options
 from tests.chart.test_roles import RULES, each_rule
 from tests.cluster.control_plane.api import APPLY, ApiError
 from tests.cluster.control_plane.audit import Asked, read_requests

@@ -3,8 +3,8 @@
 import yaml
 
 from haptic_trio import __version__
-from tests.chart.image import ROOT, TARGETS
-from tests.chart.rendering import CHART
+from tests.chart.support.image import ROOT, TARGETS
+from tests.chart.support.rendering import CHART
 from tools.release.project import metadata
 
 CATEGORIES = {

@@ -11,8 +11,8 @@ import yaml
 from haptic_trio.cli.serving.probes import WITHIN
 from haptic_trio.fleet.model import InstanceState
 from haptic_trio.webhook.metrics import UNCHECKED
-from tests.chart.promql import Query, parse
-from tests.chart.rendering import CHART, NAMESPACE, RELEASE, Helm, RenderError, find
+from tests.chart.support.promql import Query, parse
+from tests.chart.support.rendering import CHART, NAMESPACE, RELEASE, Helm, RenderError, find
 from tools.docgen.metrics import all_families
 
 DOCS = Path(__file__).parents[2] / "docs"

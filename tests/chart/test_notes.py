@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.chart.rendering import Helm
+from tests.chart.support.rendering import Helm
 
 pytestmark = pytest.mark.process
 

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from haptic_trio.demo.certificate import make_certificate
 from haptic_trio.k8s.resource import Resource
-from tests.chart.rendering import Helm
+from tests.chart.support.rendering import Helm
 from tests.chart.test_install import (
     CONTROLLERS,
     HAPROXIES,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.chart.promql import PromqlError, Selector, parse
+from tests.chart.support.promql import PromqlError, Selector, parse
 
 
 def test_expression_says_what_it_asks_for() -> None:

@@ -15,9 +15,9 @@ from haptic_trio.config.model import Config, DataplaneKind, WatchedResource
 from haptic_trio.fleet.providers.pod_objects import METRICS_PORT, SERVING, labels_of
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.webhook.app import PATH
-from tests.chart.golden_files import make_text, path_of
-from tests.chart.rendering import CHART, VALUE_SETS, WORKLOADS, Helm, find, pod_of, workloads_of
-from tests.chart.watched import WATCHED_FILE, watched_text
+from tests.chart.support.golden_files import make_text, path_of
+from tests.chart.support.rendering import CHART, VALUE_SETS, WORKLOADS, Helm, find, pod_of, workloads_of
+from tests.chart.support.watched import WATCHED_FILE, watched_text
 
 pytestmark = pytest.mark.process
 

@@ -9,8 +9,8 @@ import trio
 
 from haptic_trio.config.load import load_config
 from haptic_trio.k8s.resource import Resource
-from tests.chart.operations import EVENTS, LEASES, Operation, denied, is_allowed, needed_operations
-from tests.chart.rendering import NAMESPACE, RELEASE, VALUE_SETS, Helm, find
+from tests.chart.support.operations import EVENTS, LEASES, Operation, denied, is_allowed, needed_operations
+from tests.chart.support.rendering import NAMESPACE, RELEASE, VALUE_SETS, Helm, find
 from tests.cluster.workloads.client import Cluster, until
 
 pytestmark = pytest.mark.cluster

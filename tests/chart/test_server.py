@@ -8,7 +8,7 @@ import trio
 import yaml
 
 from haptic_trio.k8s.resource import Resource
-from tests.chart.rendering import CHART, RELEASE, VALUE_SETS, Helm, find, pod_of, set_options, workloads_of
+from tests.chart.support.rendering import CHART, RELEASE, VALUE_SETS, Helm, find, pod_of, set_options, workloads_of
 from tests.cluster.control_plane.api import APPLY
 from tests.cluster.workloads.client import Cluster, until
 

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from haptic_trio.k8s.resource import Resource
-from tests.chart.rendering import RELEASE, Helm
+from tests.chart.support.rendering import RELEASE, Helm
 from tests.chart.test_install import (
     CONTROLLERS,
     FORBIDDEN,

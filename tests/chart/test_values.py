@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from haptic_trio.k8s.resource import Resource
-from tests.chart.rendering import CHART, Helm, RenderError, find, pod_of
-from tests.chart.schema import fields_of, texts_of
-from tests.chart.values_table import README, readme_with_table
+from tests.chart.support.rendering import CHART, Helm, RenderError, find, pod_of
+from tests.chart.support.schema import fields_of, texts_of
+from tests.chart.support.values_table import README, readme_with_table
 
 pytestmark = pytest.mark.process
 

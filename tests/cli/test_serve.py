@@ -7,8 +7,8 @@ import trio
 from haptic_trio.cli.serving.console import TOKEN_NAME
 from haptic_trio.messages import ConfigInvalid
 from tests.features.conftest import haproxy_binary, instance_root, site
+from tests.features.console.test_demo import LIMIT, RUN, open_terminal
 from tests.features.harness import Site, controller
-from tests.features.test_demo_console import LIMIT, RUN, open_terminal
 
 __all__ = ["haproxy_binary", "instance_root", "site"]
 

@@ -12,7 +12,7 @@ from haptic_trio.k8s.resource import Resource, ResourceType, ref_of
 from haptic_trio.templating.deferred import Deferred, KeyedObject
 from haptic_trio.templating.values.faults import ContentUnavailableError
 from tests.cluster.workloads.client import Cluster
-from tests.k8s.api_cluster import Reports, connected_by
+from tests.k8s.api.api_cluster import Reports, connected_by
 
 pytestmark = pytest.mark.cluster
 

@@ -5,7 +5,7 @@ import trio.testing
 
 from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.dataplane.presence import LOST_AFTER, SILENCE_REPORTED, FixedEndpoints, Presence, Renewal
-from tests.k8s.api_cluster import Reports
+from tests.k8s.api.api_cluster import Reports
 from tests.support.components.endpoints import MemoryEndpoint
 
 

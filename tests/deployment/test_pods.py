@@ -21,7 +21,7 @@ from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.deployment.pods import AGENT_NAME, AgentAccess, FoundPod, PodEndpoints, PodTarget, find_pod
 from haptic_trio.k8s.resource import Resource
 from tests.dataplane.dataplaneapi.test_network import serve as serve_dataplaneapi
-from tests.k8s.api_cluster import Reports
+from tests.k8s.api.api_cluster import Reports
 from tests.support.components.agents import Authority, Serving, serving
 from tests.support.components.cluster import MemoryCluster
 from tests.support.components.endpoints import MemoryEndpoint, generation

@@ -13,7 +13,7 @@ import trustme
 
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.messages import ConfigInvalid, EndpointsDiscovered, InstanceDeployed, ReconcileCompleted
-from tests.chart.promql import parse
+from tests.chart.support.promql import parse
 from tests.features.harness import LIMIT, Running, Site, controller, serving_web
 from tests.features.harness import ingress as make_ingress
 from tests.support.processes.haproxy import backend

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from haptic_trio.k8s.resource import Resource
+from tests.gateway.expressions.test_expression_attacks import MOST_SECONDS
 from tests.gateway.objects import gateway, route, rule, service
 from tests.gateway.serving import render
-from tests.gateway.test_expression_attacks import MOST_SECONDS
 from tests.support.processes.ports import free_port
 from tests.support.traffic.proxy import check, processor_seconds, running
 from tests.support.traffic.raw import exchange

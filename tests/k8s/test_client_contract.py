@@ -21,7 +21,7 @@ from haptic_trio.k8s.store import Store
 from tests.cluster.control_plane.state import State
 from tests.cluster.fixtures import cluster_state
 from tests.cluster.workloads.client import Cluster, connect_cluster
-from tests.k8s.api_cluster import Reports, View, connected, connected_by, name_of
+from tests.k8s.api.api_cluster import Reports, View, connected, connected_by, name_of
 from tests.k8s.objects import INGRESSES, SERVICES
 from tests.support.api_server.server import ApiServer, serving
 from tests.support.kubernetes import ingress_class, service

@@ -23,7 +23,7 @@ from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType, ref_of
 from haptic_trio.k8s.store import Store
 from haptic_trio.templating.deferred import Deferred, KeyedObject, NotFetchedError
 from haptic_trio.templating.values.faults import ContentUnavailableError
-from tests.k8s.api_cluster import Reports, connected
+from tests.k8s.api.api_cluster import Reports, connected
 from tests.support.api_server.server import ApiServer, serving
 from tests.support.components.cluster import MemoryCluster
 

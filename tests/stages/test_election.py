@@ -15,7 +15,7 @@ from haptic_trio.k8s.api.lease import LEASES
 from haptic_trio.messages import LeadershipChanged
 from haptic_trio.stages.election import lead_alone, make_identity, run_leadership
 from haptic_trio.stages.leadership import drain_limit
-from tests.k8s.api_cluster import connected
+from tests.k8s.api.api_cluster import connected
 from tests.support.api_server.server import ApiServer, serving
 from tests.support.components.controller import ControllerRig, config_map
 from tests.support.messages import drain

@@ -17,7 +17,7 @@ from haptic_trio.messages import ConfigInvalid, ConfigValidated, Phases, Reason,
 from haptic_trio.status.kubernetes_events import EVENTS
 from haptic_trio.status.object_events import EventWriter, quarantined
 from haptic_trio.templating.values.subjects import ObjectWarning, Subject
-from tests.k8s.api_cluster import connected
+from tests.k8s.api.api_cluster import connected
 from tests.support.api_server.server import ApiServer, serving
 from tests.support.components.endpoints import generation
 from tests.support.kubernetes import ingress

@@ -21,7 +21,7 @@ from haptic_trio.status.sources import StatusKey, StatusSource
 from haptic_trio.status.writer import StatusLedger, StatusWriter, find_object, follow_service
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, route, rule, stores_of
 from tests.gateway.objects import service as service_of_gateway
-from tests.k8s.api_cluster import Reports, connected
+from tests.k8s.api.api_cluster import Reports, connected
 from tests.support.api_server.server import ApiServer, serving
 from tests.support.kubernetes import ingress, ingress_class, service
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from haptic_trio import __version__
-from tests.chart.image import TARGETS, find_builder, source_date
-from tests.chart.image import build as build_image
+from tests.chart.support.image import TARGETS, find_builder, source_date
+from tests.chart.support.image import build as build_image
 from tests.cluster.control_plane.binaries import BinaryUnavailableError, provide_helm
 from tools.release.build import build, run, stage
 from tools.release.project import ROOT, NotesError, disagreements, unfinished

@@ -1,6 +1,6 @@
 """Golden files: the output of the chart for the default values, and the differences for other values.
 
-    python -m tests.chart.golden_files
+    python -m tests.chart.support.golden_files
 
 writes the files of `golden/` again, the chart's list of the resources that libraries watch, and the table of
 its values.
@@ -15,12 +15,12 @@ from typing import Final
 import yaml
 
 from haptic_trio.k8s.resource import Resource
-from tests.chart.rendering import RELEASE, VALUE_SETS, Helm
-from tests.chart.values_table import write_table
-from tests.chart.watched import write_watched
+from tests.chart.support.rendering import RELEASE, VALUE_SETS, Helm
+from tests.chart.support.values_table import write_table
+from tests.chart.support.watched import write_watched
 from tests.cluster.control_plane.binaries import provide_helm
 
-GOLDEN: Final = Path(__file__).parent / "golden"
+GOLDEN: Final = Path(__file__).parents[1] / "golden"
 _WIDTH: Final = 130
 _LABEL: Final = "app.kubernetes.io"
 

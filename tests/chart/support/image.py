@@ -1,6 +1,6 @@
 """Builds the container image, with a builder of this machine or with one that is fetched for it.
 
-    python -m tests.chart.image [TAG]
+    python -m tests.chart.support.image [TAG]
 
 TARGET=agent in the environment builds the image for agents instead. HAPROXY, HAPROXY_SNAPSHOT, BASE and PACKAGES are
 arguments of the Containerfile. Builders are buildah, podman and docker, as BUILDER says or as PATH has them. Where none
@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from haptic_trio import __version__
 
-ROOT: Final = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[3]
 BUILDERS: Final = ("buildah", "podman", "docker")
 SUITE: Final = "trixie"
 TARGETS: Final = {"controller": "haptic-trio", "agent": "haptic-trio-agent"}

@@ -5,7 +5,7 @@ import msgspec
 from haptic_trio.config.model import Config, StoreKind
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.stages.config_watch import CONFIG_MAPS, SECRETS
-from tests.chart.watched import stores_with_status
+from tests.chart.support.watched import stores_with_status
 from tests.cluster.workloads.client import Cluster
 
 READ = ("list", "watch")

@@ -14,8 +14,8 @@ import yaml
 from haptic_trio.k8s.resource import Resource
 from tests.cluster.control_plane.binaries import KUBERNETES, BinaryUnavailableError, find_helm, provide_helm
 
-CHART: Final = Path(__file__).parents[2] / "chart"
-VALUES: Final = Path(__file__).parent / "values"
+CHART: Final = Path(__file__).parents[3] / "chart"
+VALUES: Final = Path(__file__).parents[1] / "values"
 VALUE_SETS: Final = ("default", *sorted(path.stem for path in VALUES.glob("*.yaml")))
 RELEASE: Final = "demo"
 NAMESPACE: Final = "demo"

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from tests.chart.rendering import CHART
+from tests.chart.support.rendering import CHART
 
 Schema: TypeAlias = Mapping[str, Any]
 Path: TypeAlias = tuple[str, ...]

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import yaml
 
-from tests.chart.rendering import CHART
+from tests.chart.support.rendering import CHART
 
 README: Final = CHART / "README.md"
 BEGIN: Final = "<!-- values: written by `make chart-golden` -->\n"

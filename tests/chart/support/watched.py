@@ -11,7 +11,7 @@ from haptic_trio.config.load import load_config
 from haptic_trio.config.model import Config
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.stages.status_writers import make_sources
-from tests.chart.rendering import CHART
+from tests.chart.support.rendering import CHART
 
 WATCHED_FILE: Final = CHART / "files/watched-resources.yaml"
 LIBRARIES: Final = CHART.parent / "haptic_trio/libraries"

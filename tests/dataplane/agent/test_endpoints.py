@@ -12,7 +12,7 @@ from haptic_trio.dataplane.agent.endpoint import RemoteAgent
 from haptic_trio.dataplane.agent.endpoints import RemoteAgents
 from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.dataplane.sync import sync_endpoint
-from tests.k8s.api_cluster import Reports
+from tests.k8s.api.api_cluster import Reports
 from tests.support.components.agents import Authority, serving, serving_haproxy
 from tests.support.components.endpoints import MemoryEndpoint
 from tests.support.processes.haproxy import answering

@@ -16,7 +16,7 @@ from haptic_trio.dataplane.agent.follower import follow_agent, is_suspicious
 from haptic_trio.dataplane.agent.messages import AgentEvent, AgentStatus, EventKind
 from haptic_trio.dataplane.endpoint import Endpoint, EndpointError, EndpointInfo, EndpointUnreachableError
 from haptic_trio.dataplane.presence import Presence, Renewal
-from tests.k8s.api_cluster import Reports
+from tests.k8s.api.api_cluster import Reports
 from tests.support.processes.ports import free_port
 
 

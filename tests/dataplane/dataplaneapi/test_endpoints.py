@@ -15,7 +15,7 @@ from haptic_trio.dataplane.dataplaneapi.client import ApiAccessError, Credential
 from haptic_trio.dataplane.dataplaneapi.endpoints import ApiAddress, AuthoritiesError, RemoteApis
 from haptic_trio.dataplane.endpoint import Endpoint
 from tests.dataplane.dataplaneapi.test_network import serve
-from tests.k8s.api_cluster import Reports
+from tests.k8s.api.api_cluster import Reports
 from tests.support.dataplaneapi.builders import CREDENTIALS
 from tests.support.dataplaneapi.server import PASSWORD, FakeDataplaneApi, rejection
 from tests.support.processes.ports import free_port

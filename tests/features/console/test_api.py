@@ -11,8 +11,8 @@ import trio
 
 from haptic_trio.cli.console_client import find_console
 from haptic_trio.messages import Quarantined
+from tests.features.console.test_console import answer_of, deployed, viewing
 from tests.features.harness import Running, Site, ingress, service, serving_web
-from tests.features.test_console import answer_of, deployed, viewing
 
 pytestmark = pytest.mark.haproxy
 

@@ -8,9 +8,9 @@ import trio
 
 from haptic_trio.cli.console_client import ConsoleClient
 from haptic_trio.dataplane.local.instance import LocalAgent
+from tests.features.console.test_console import deployed, viewing
+from tests.features.console.test_page import looking
 from tests.features.harness import Running, Site, serving_web
-from tests.features.test_console import deployed, viewing
-from tests.features.test_console_page import looking
 
 pytestmark = pytest.mark.haproxy
 

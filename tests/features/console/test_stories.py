@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import pytest
 
+from tests.features.console.test_page import CUT, looking
 from tests.features.harness import Running, Site, ingress, service, tls_ingress
-from tests.features.test_console_page import CUT, looking
 from tests.support.processes.chromium import Page
 
 pytestmark = pytest.mark.haproxy

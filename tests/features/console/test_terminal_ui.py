@@ -13,8 +13,8 @@ from typing import TypeAlias
 import pytest
 
 from haptic_trio.cli.terminal.app import KEYS
+from tests.features.console.test_stories import write_failing_objects
 from tests.features.harness import Running, Site, ingress, service, serving_web
-from tests.features.test_console_stories import write_failing_objects
 from tests.support.processes.tmux import Terminal, open_terminal
 
 pytestmark = [pytest.mark.haproxy, pytest.mark.process]

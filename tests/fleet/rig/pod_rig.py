@@ -21,7 +21,7 @@ from haptic_trio.fleet.providers.pods import PodProvider, PodStore
 from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.messages import ConfigValidated, LeadershipChanged
-from tests.k8s.api_cluster import Reports, connected
+from tests.k8s.api.api_cluster import Reports, connected
 from tests.support.api_server.kinds import make_kind
 from tests.support.api_server.server import ApiServer
 from tests.support.messages import example_of

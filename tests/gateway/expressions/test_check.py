@@ -13,7 +13,7 @@ from haptic_trio.gateway.expressions.check import SHORTEST_LIMIT, Expression, ex
 from haptic_trio.gateway.expressions.cost import Automaton, bound_of, value_of
 from haptic_trio.gateway.expressions.nodes import END, Alternatives, Assertion, ByteSet, Node, Repeat, Sequence
 from haptic_trio.gateway.expressions.syntax import ExpressionError, parse
-from tests.gateway.expression_table import ACCEPTED, REJECTED
+from tests.gateway.expressions.expression_table import ACCEPTED, REJECTED
 
 
 def matches(found: Expression, text: str) -> bool:

@@ -10,7 +10,7 @@ import trio
 from haptic_trio.k8s.api.auth import Credentials
 from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.k8s.api.watching import Pace
-from tests.k8s.api_cluster import Reports
+from tests.k8s.api.api_cluster import Reports
 
 KINDS = {"resources": [{"name": "services", "kind": "Service", "namespaced": True}]}
 EMPTY = {"metadata": {"resourceVersion": "10"}, "items": []}

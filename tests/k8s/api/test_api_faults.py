@@ -11,7 +11,7 @@ from haptic_trio.k8s.api.auth import load_kubeconfig
 from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.k8s.client import Deleted, Listed, Selection, Upserted
 from haptic_trio.k8s.resource import Resource, ResourceType
-from tests.k8s.api_cluster import FAST, Reports, View, connected, viewing
+from tests.k8s.api.api_cluster import FAST, Reports, View, connected, viewing
 from tests.k8s.objects import INGRESSES, SERVICES
 from tests.support.api_server.kinds import make_kind
 from tests.support.api_server.server import ApiServer, serving

@@ -13,7 +13,7 @@ from haptic_trio.k8s.api.auth import Load, load_kubeconfig, load_service_account
 from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.k8s.client import Selection
 from haptic_trio.k8s.errors import CredentialsError, UnauthorizedError, UnreachableError
-from tests.k8s.api_cluster import FAST, Reports, connected, viewing
+from tests.k8s.api.api_cluster import FAST, Reports, connected, viewing
 from tests.k8s.objects import SERVICES
 from tests.support.api_server.server import TOKEN, ApiServer, serving
 from tests.support.kubernetes import service

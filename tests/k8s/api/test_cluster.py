@@ -21,7 +21,7 @@ from haptic_trio.k8s.errors import (
     error_of,
 )
 from haptic_trio.k8s.resource import Resource, ResourceType, version_of
-from tests.k8s.api_cluster import connected
+from tests.k8s.api.api_cluster import connected
 from tests.k8s.objects import INGRESSES, SERVICES
 from tests.support.api_server.server import ApiServer, serving
 from tests.support.kubernetes import ingress, service

@@ -10,7 +10,7 @@ import trio
 from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.k8s.api.lease import LEASES, LeaseElector, Standing
 from haptic_trio.k8s.lease_election import LeaseSettings
-from tests.k8s.api_cluster import Reports, connected
+from tests.k8s.api.api_cluster import Reports, connected
 from tests.support.api_server.server import ApiServer, serving
 
 FAST = LeaseSettings(duration=1.0, renew_deadline=0.6, retry_period=0.1)

@@ -10,9 +10,9 @@ from haptic_trio.k8s.api.listing import Query
 from haptic_trio.k8s.client import Selection
 from haptic_trio.k8s.resource import ResourceType
 from haptic_trio.k8s.selectors import SelectorError
-from tests.k8s.api_cluster import Reports
+from tests.k8s.api.api_cluster import Reports
+from tests.k8s.api.scripted_server import ScriptedServer, answer, status, stream
 from tests.k8s.objects import SERVICES, service
-from tests.k8s.scripted_server import ScriptedServer, answer, status, stream
 
 SECRETS = ResourceType("v1", "secrets")
 

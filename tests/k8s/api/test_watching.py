@@ -11,9 +11,9 @@ import trio
 from trio.testing import MockClock
 
 from haptic_trio.k8s.client import Listed, Selection, Upserted, WatchEvent
-from tests.k8s.api_cluster import Reports
+from tests.k8s.api.api_cluster import Reports
+from tests.k8s.api.scripted_server import EMPTY, ScriptedServer, answer, status, stream
 from tests.k8s.objects import SERVICES, service
-from tests.k8s.scripted_server import EMPTY, ScriptedServer, answer, status, stream
 
 ALL_SERVICES = Selection(type=SERVICES)
 

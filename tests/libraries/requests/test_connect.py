@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from haptic_trio.k8s.resource import Resource
+from tests.gateway.filters.test_filters import leading_to
 from tests.gateway.objects import gateway, route
 from tests.gateway.objects import rule as route_rule
 from tests.gateway.serving import served
-from tests.gateway.test_filters import leading_to
 from tests.libraries.conftest import Cluster
 from tests.libraries.tls.test_ssl import AUTHORITY, secret, secure
 from tests.support.kubernetes import endpoint, endpoint_slice, service

@@ -15,10 +15,10 @@ import pytest
 from haptic_trio.config.model import Config, Snippet
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.templating.filters.request_paths import readings as known_readings
+from tests.gateway.filters.test_filters import leading_to
 from tests.gateway.objects import gateway, route
 from tests.gateway.objects import rule as route_rule
 from tests.gateway.serving import served
-from tests.gateway.test_filters import leading_to
 from tests.libraries.conftest import Cluster
 from tests.support.components.rendering import library_config, render_config
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, meta, path, rule, service

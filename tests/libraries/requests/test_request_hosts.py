@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.gateway.filters.test_filters import leading_to
 from tests.gateway.objects import gateway, route
 from tests.gateway.objects import rule as route_rule
 from tests.gateway.serving import served
-from tests.gateway.test_filters import leading_to
 from tests.libraries.conftest import Cluster
 from tests.libraries.tenants.tenants import ALL, NGINX
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from haptic_trio.config.libraries import load_library
+from tests.gateway.filters.test_filters import leading_to
 from tests.gateway.objects import gateway, route
 from tests.gateway.objects import rule as route_rule
 from tests.gateway.serving import served
-from tests.gateway.test_filters import leading_to
 from tests.libraries.conftest import Cluster
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
 from tests.support.processes.ports import free_port
