@@ -148,3 +148,14 @@ def megabytes_of(pid: int) -> float:
     with contextlib.suppress(OSError, StopIteration):
         return resident(pid) / 1024
     return 0.0
+
+
+async def count_tasks(state: Path) -> int:
+    """Return the number of tasks of the controller with the state directory *state*; 0 if it cannot be asked."""
+    command = [sys.executable, "-m", "haptic_trio", "debug", "tasks", "--output", "json", "--state-dir", str(state)]
+    answer = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
+    if answer.returncode:
+        # A removed state directory has no address of the console any more.
+        return 0
+    total: int = msgspec.json.decode(answer.stdout)["total"]
+    return total

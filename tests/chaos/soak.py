@@ -7,7 +7,6 @@ end is not that of a fresh start.
 """
 
 import argparse
-import json
 import random
 import sys
 import tempfile
@@ -18,7 +17,7 @@ import trio
 
 from haptic_trio.dataplane.binary import find_haproxy, probe_version
 from tests.chaos.experiments.registry import choose_seed
-from tests.chaos.processes import descriptors_of, megabytes_of
+from tests.chaos.processes import count_tasks, descriptors_of, megabytes_of
 from tests.chaos.report import markdown
 from tests.chaos.world import Setup, World, running
 from tests.support.traffic.scrape import scrape
@@ -82,20 +81,13 @@ async def _sample(world: World, minute: float) -> list[str]:
         str(len(clients.wrong)),
         f"{megabytes_of(controller):.0f}",
         str(descriptors_of(controller)),
-        str(await _count_tasks(world)),
+        str(await count_tasks(world.site.state)),
         f"{sum(megabytes_of(pid) for instance in instances for pid in instance.pids):.0f}",
         str(sum(descriptors_of(instance.master) for instance in instances)),
         str(sum(len(instance.workers) - 1 for instance in instances)),
         f"{metrics('haptic_haproxy_reloads_total') or 0:.0f}",
         str(files),
     ]
-
-
-async def _count_tasks(world: World) -> int:
-    command = [sys.executable, "-m", "haptic_trio", "debug", "tasks", "--output", "json"]
-    answer = await trio.run_process([*command, "--state-dir", str(world.site.state)], capture_stdout=True)
-    total: int = json.loads(answer.stdout)["total"]
-    return total
 
 
 async def _run(minutes: float, instances: int, apps: int, seed: int, report: Path) -> bool:

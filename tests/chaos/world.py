@@ -18,7 +18,8 @@ from tests.chaos.clients import Clients, Span
 from tests.chaos.comparison import differences, facts_of, fresh_haproxy, servers_of
 from tests.chaos.desired import SERVERS, App, Desired
 from tests.chaos.network import Network, network_to
-from tests.chaos.processes import Instance, Limits, Program, descriptors_of, gone, living_instances, send
+from tests.chaos.processes import Instance, Limits, Program, gone, living_instances, send
+from tests.chaos.usage import Usage, measure
 from tests.features.harness import Site
 from tests.features.server_site import ServerSite
 from tests.support.api_server.server import ApiServer
@@ -37,8 +38,6 @@ GENERATIONS: Final = 5
 """Generations that an instance keeps: four, and the one that is being written."""
 LOG_SHOWN: Final = 30_000
 """Characters of each log that are shown with a failure."""
-MORE_DESCRIPTORS: Final = 12
-"""Descriptors that a process may have open beyond those after its start: connections, and files in use."""
 
 Source = Literal["directory", "API server"]
 
@@ -90,7 +89,7 @@ class World:
         self.admin = free_port()
         self.binary = binary
         self._https = https
-        self._descriptors: dict[str, int] = {}
+        self._first: Usage | None = None
         self._fresh = 0
 
     @property
@@ -183,8 +182,8 @@ class World:
                 await trio.sleep(LOOK_INTERVAL)
         assert not limit.cancelled_caught, f"not as wanted after {RECOVERY_LIMIT:g} s: {missing}"
         self.desired.settle_servers()
-        if not self._descriptors:
-            self._descriptors = self._count_descriptors()
+        if self._first is None:
+            self._first = await self._measure()
 
     async def _missing(self) -> str:
         instances = self.instances
@@ -255,17 +254,13 @@ class World:
         )
 
     async def check_leaks(self) -> None:
-        """Assert that processes, descriptors and files are as after the start."""
+        """Assert that processes, descriptors, memory, tasks and files are as after the start."""
+        assert self._first is not None
         expected = {pid for instance in self.instances for pid in instance.pids}
         found: list[str] = []
         with trio.move_on_after(RECOVERY_LIMIT):
             while True:
-                counts = self._count_descriptors()
-                found = [
-                    f"{name}: {count} descriptors, {self._descriptors[name]} at first"
-                    for name, count in counts.items()
-                    if count > self._descriptors.get(name, count) + MORE_DESCRIPTORS
-                ]
+                found = (await self._measure()).leaked_since(self._first)
                 checks = {pid for pid in live_haproxies(self.root, within=0) if pid not in expected}
                 # The fresh HAProxy processes have ended; `haproxy -c` may run at any time, for a moment.
                 found += [f"haproxy {pid} is left" for pid in checks]
@@ -286,10 +281,8 @@ class World:
             found.append(f"scratch directories: {[path.name for path in scratch.iterdir()]}")
         return found
 
-    def _count_descriptors(self) -> dict[str, int]:
-        counts = {program.name: descriptors_of(program.pid) for program in self.programs}
-        masters = [descriptors_of(instance.master) for instance in self.instances]
-        return {**counts, "master": max(masters, default=0)}
+    async def _measure(self) -> Usage:
+        return await measure(self.programs, self.instances, self.site.state)
 
 
 @asynccontextmanager

@@ -1,8 +1,9 @@
 """Experiments with agents, and with the network to them."""
 
+import shutil
 from typing import Final
 
-from tests.chaos.experiments.registry import experiment, stop
+from tests.chaos.experiments.registry import corrupt, experiment, stop
 from tests.chaos.network import Fault
 from tests.chaos.world import Setup, World
 
@@ -31,6 +32,24 @@ async def kill_agent_and_haproxy(world: World) -> None:
         await world.agents[index].kill()
         await world.kill(world.instances[index].master)
         world.agents[index].start()
+        await world.recover()
+
+
+@experiment("agents: state directory of an agent removed", AGENTS, quick=True)
+async def remove_agent_state(world: World) -> None:
+    for _ in range(1 if world.is_quick else 3):
+        await world.pause()
+        shutil.rmtree(world.rng.choice(world.directories))
+        world.desired.change()
+        await world.recover()
+
+
+@experiment("agents: state directories corrupted", AGENTS)
+async def corrupt_agent_state(world: World) -> None:
+    for _ in range(4):
+        await world.pause()
+        corrupt(world)
+        world.desired.reload()
         await world.recover()
 
 

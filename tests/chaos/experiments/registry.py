@@ -4,8 +4,8 @@ import os
 import random
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -74,6 +74,40 @@ async def stop(world: World, pid: int, seconds: float) -> None:
     world.desired.change()
     await trio.sleep(seconds)
     send(signal.SIGCONT, pid)
+
+
+def corrupt(world: World) -> None:
+    """Truncate, fill or remove some files of the instances."""
+    files = sorted(
+        path
+        for directory in world.directories
+        for path in directory.rglob("*")
+        if path.is_file() and not path.is_symlink() and path.name not in {"haproxy.log", "lock"}
+    )
+    for path in world.rng.sample(files, 3):
+        data = path.read_bytes()
+        path.chmod(0o600)
+        match world.rng.randrange(3):
+            case 0:
+                path.write_bytes(data[: world.rng.randint(0, len(data))])
+            case 1:
+                path.write_bytes(world.rng.randbytes(len(data)))
+            case _:
+                path.unlink()
+
+
+@contextmanager
+def read_only(*roots: Path) -> Iterator[None]:
+    """Make all folders below *roots* read-only meanwhile; root may write to them unless it has plain permissions."""
+    folders = [path for root in roots for path in (root, *root.rglob("*")) if path.is_dir() and not path.is_symlink()]
+    modes = [path.stat().st_mode for path in folders]
+    for path in folders:
+        path.chmod(0o500)
+    try:
+        yield
+    finally:
+        for path, mode in zip(folders, modes, strict=True):
+            path.chmod(mode & 0o7777)
 
 
 @asynccontextmanager

@@ -2,7 +2,7 @@
 
 import shutil
 
-from tests.chaos.experiments.registry import experiment, kill_all, kill_one, outage, stop
+from tests.chaos.experiments.registry import corrupt, experiment, kill_all, kill_one, outage, read_only, stop
 from tests.chaos.processes import Limits
 from tests.chaos.world import Setup, World
 
@@ -46,40 +46,12 @@ async def corrupt_dead(world: World) -> None:
             await world.recover()
 
 
-def corrupt(world: World) -> None:
-    """Truncate, fill or remove some files of the instances."""
-    files = sorted(
-        path
-        for directory in world.directories
-        for path in directory.rglob("*")
-        if path.is_file() and not path.is_symlink() and path.name not in {"haproxy.log", "lock"}
-    )
-    for path in world.rng.sample(files, 3):
-        data = path.read_bytes()
-        path.chmod(0o600)
-        match world.rng.randrange(3):
-            case 0:
-                path.write_bytes(data[: world.rng.randint(0, len(data))])
-            case 1:
-                path.write_bytes(world.rng.randbytes(len(data)))
-            case _:
-                path.unlink()
-
-
 @experiment("state directory: read-only", Setup(limits=Limits(plain_permissions=True)))
 async def read_only_state(world: World) -> None:
     for number in range(3):
-        folders = [world.site.state, *(path for path in world.site.state.rglob("*") if path.is_dir())]
-        modes = [path.stat().st_mode for path in folders if not path.is_symlink()]
-        folders = [path for path in folders if not path.is_symlink()]
-        for path in folders:
-            path.chmod(0o500)
-        try:
+        with read_only(world.site.state):
             await disturb_without_space(world, number)
-        finally:
-            world.is_writable = True
-            for path, mode in zip(folders, modes, strict=True):
-                path.chmod(mode & 0o7777)
+        world.is_writable = True
         await world.recover()
 
 
