@@ -94,7 +94,7 @@ async def test_silent_watch_of_a_hanging_server_ends_within_33_seconds(
     outage.note_answer()
 
     with outage.end_if_hanging() as scope:
-        await trio.sleep(math.inf)
+        await trio.Event().wait()
 
     assert scope.cancelled_caught
     assert 30 <= trio.current_time() <= 33
@@ -113,7 +113,7 @@ async def test_silent_watch_goes_on_while_the_server_answers_probes(
     outage.note_answer()
 
     with trio.move_on_after(300), outage.end_if_hanging() as scope:
-        await trio.sleep(math.inf)
+        await trio.Event().wait()
 
     assert not scope.cancelled_caught
     assert server.probes
