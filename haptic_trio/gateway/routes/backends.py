@@ -94,7 +94,8 @@ def retry_of(rule: Any) -> Retry:
     attempts, codes = dig(retry, "attempts"), items_of(retry, "codes")
     attempts = 1 if attempts is None else attempts
     is_known = all(isinstance(code, int) and code in _RETRIED for code in codes)
-    if not isinstance(attempts, int) or not 0 <= attempts <= _MOST_RETRIES or not is_known:
+    # A truth value is an int in Python.
+    if type(attempts) is not int or not 0 <= attempts <= _MOST_RETRIES or not is_known:
         raise GatewayObjectError(
             f"retry: attempts must be 0 to {_MOST_RETRIES}, and codes must be among {sorted(_RETRIED)}"
         )

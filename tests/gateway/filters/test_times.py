@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from haptic_trio.gateway.objects import GatewayObjectError
 from haptic_trio.gateway.routes.backends import ENDLESS, limit_of, retry_of
 from tests.gateway.objects import gateway, made, route, rule
 from tests.gateway.serving import endpoints, served
@@ -103,3 +104,9 @@ def test_all_attempts_together_take_no_longer_than_the_request_may(request: int,
 def test_a_time_that_haproxy_cannot_count_is_the_longest_that_it_can() -> None:
     assert limit_of({"timeouts": {"request": "99999h"}}) == ENDLESS
     assert limit_of({"timeouts": {}}) is None
+
+
+@pytest.mark.parametrize("attempts", [False, True, "1", 1.5, -1])
+def test_attempts_that_are_no_number_reject_the_route_and_not_the_service(attempts: object) -> None:
+    with pytest.raises(GatewayObjectError, match="attempts must be"):
+        retry_of({"retry": {"attempts": attempts}})
