@@ -219,6 +219,14 @@ def realm(value: Any) -> Emitted:
     return word(text)
 
 
+def cookie_domain(value: Any) -> Emitted:
+    """The domain of a cookie: a host name that may begin with a dot, which has no meaning (RFC 6265)."""
+    text = hostname(value.removeprefix(".") if isinstance(value, str) else value)
+    if text.startswith("*"):
+        raise EmitError("cookie_domain: a cookie has no wildcard domain", "subdomains receive the cookie as well")
+    return text
+
+
 def cookie_path(value: Any) -> Emitted:
     """One word that is the attribute Path of a cookie."""
     text = url_path(value)
@@ -376,7 +384,7 @@ VALUES: Final[dict[str, Callable[..., Any]]] = {
         switch, choice, words, network, seconds, milliseconds, check_interval, whole_seconds, table_size,
         byte_count, backreferences,
         unquoted, redirect_target, path_pattern, rewrite_target,
-        realm, cookie_path, header_names, host_and_port, htpasswd, password, passwords, under,
+        realm, cookie_domain, cookie_path, header_names, host_and_port, htpasswd, password, passwords, under,
         is_connection_header,
     )
 } | PATHS | ORIGINS  # fmt: skip

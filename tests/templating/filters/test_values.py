@@ -36,6 +36,7 @@ def test_a_switch_says_yes_or_no(value: object, meant: bool) -> None:
         ("redirect_target", "https://a.example.com/100%25$request_uri", "'https://a.example.com/100%%25%[pathq]'"),
         ("host_and_port", "A.example.com:81", "a.example.com:81"),
         ("cookie_path", "/a", "'Path=/a'"),
+        ("cookie_domain", ".Example.com", "example.com"),
         ("realm", "it's ours", "'it'\\''s ours'"),
     ],
 )
@@ -71,6 +72,8 @@ def test_a_value_means_one_thing(filter_name: str, value: object, expected: obje
         ("realm", 'a"b'),
         ("realm", "100%"),
         ("cookie_path", "/a;Secure"),
+        ("cookie_domain", "*.example.com"),
+        ("cookie_domain", "..example.com"),
         ("host_and_port", "a:0"),
         ("host_and_port", "a b"),
         ("htpasswd", "joe:secret"),
