@@ -37,11 +37,11 @@ def faulty_redirects(text: str) -> Iterator[str]:
                     yield f"{name}: {line.strip()}"
 
 
-def foreign_redirects(text: str, own: str) -> Iterator[str]:
-    """Yield the redirects outside of backends and frontends with *own* in their names."""
+def foreign_redirects(text: str, own: str) -> Iterator[tuple[str, str]]:
+    """Yield section and line of the redirects outside of backends and frontends with *own* in their names."""
     for name, lines in sections(text).items():
         if own not in name:
-            yield from (f"{name}: {line.strip()}" for line in lines if " redirect " in line)
+            yield from ((name, line.strip()) for line in lines if " redirect " in line)
 
 
 def faulty_items(rules: str) -> Iterator[str]:

@@ -244,6 +244,8 @@ def _changed(der: bytes, seed: int) -> bytes:
     return bytes(found)
 
 
+# Hypothesis shows the site, a fixture, when examples take long.
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     max_examples=settings.default.max_examples // 10 if settings.default else 10,
