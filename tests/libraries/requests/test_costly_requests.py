@@ -73,6 +73,25 @@ def test_an_ingress_with_more_paths_to_rewrite_is_rejected(cluster: Cluster, pre
     assert "use several Ingresses" in render(1_000).rejected["Ingress default/evil"]
 
 
+HEADERS = {
+    f"{HI}request-set-headers": "x: a",
+    f"{HI}response-add-headers": "x: a",
+    f"{HI}request-del-headers": "x",
+    f"{ORG}request-set-header": "x a",
+}
+
+
+@pytest.mark.parametrize(("name", "line"), HEADERS.items(), ids=HEADERS)
+def test_an_ingress_with_very_many_headers_to_change_is_rejected(cluster: Cluster, name: str, line: str) -> None:
+    def render(count: int) -> Rendered:
+        evil = ingress("evil", rule(HOST, path("/", "web")), annotations={name: "\n".join([line] * count)})
+        return cluster.render(evil, service("web"), libraries=ALL)
+
+    assert render(1_000).rejected == {}
+    # 35,000 lines would take 60 ms of each request.
+    assert "lists more than 1000 headers" in render(1_001).rejected["Ingress default/evil"]
+
+
 def rewritten(prefix: str, count: int) -> Resource:
     """Return an Ingress with `/` and *count* other paths that are rewritten."""
     paths = [path("/", "web"), *(path(f"/{LONG}{number}", "web") for number in range(count))]
