@@ -88,7 +88,7 @@ def debug(context: click.Context, /, **where: Any) -> None:
       haptic-trio debug channels           how full each channel is
       haptic-trio debug stores             number of watched objects
       haptic-trio debug config             the newest haproxy.cfg with the object of each line
-      haptic-trio debug diff               changes in it since a client last requested it
+      haptic-trio debug diff               what the newest change of it was
       haptic-trio debug events --follow    the events as they happen
       haptic-trio debug explain TARGET     `haptic-trio explain` for the running configuration
 
@@ -178,12 +178,13 @@ def config(*, path: str | None, search: str, offset: int, limit: int, **where: A
 
 
 @debug.command(short_help="Show what changed in haproxy.cfg.")
+@click.argument("number", required=False, type=click.IntRange(1))
 @viewer_options
-def diff(**where: Any) -> None:
-    """Show what changed in haproxy.cfg since a client last requested it."""
+def diff(*, number: int | None, **where: Any) -> None:
+    """Show what the newest generation changed in haproxy.cfg, or the generation NUMBER, one of the last 20."""
 
     async def show(client: ConsoleClient) -> None:
-        page = await client.ask("diff")
+        page = await client.ask("diff", number=number or 0)
         if where["output_format"] == "json":
             _print_json(page)
             return

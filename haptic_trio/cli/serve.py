@@ -336,7 +336,7 @@ async def _run_locked(
                             f"cannot listen on {options.listen}: {text_of(group)}; select another port with --listen"
                         ) from group
                     log.info("health and metrics are served", addresses=addresses)
-                    console.announce(addresses)
+                    serving.start_soon(console.run, addresses)
                     await serving.start(cluster.run)
                     serving.start_soon(keep_directories, options.state_dir)
                     endpoints.put(

@@ -1,16 +1,14 @@
-"""View of the newest configuration for the console: chunks, search, provenance and differences."""
+"""View of the newest configuration for the console: pages, search and provenance."""
 
-import difflib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
-import trio
 
 from haptic_trio.config.model import Config
 from haptic_trio.config.templates import MAIN_TEMPLATE, template_set
-from haptic_trio.console.protocol import ConfigLine, ConfigPage, DiffLine, DiffPage
+from haptic_trio.console.protocol import ConfigLine, ConfigPage
 from haptic_trio.errors import HapticError
 from haptic_trio.explain.answers import to_json
 from haptic_trio.explain.requests import RequestMatch, RequestQuestion, match_request
@@ -30,8 +28,6 @@ MOST_LINES = 500
 """Maximum number of lines of a page."""
 MOST_SECTIONS = 2000
 MOST_FILES = 500
-MOST_DIFFERING = 2000
-"""Differing lines on either side, beyond which they are only counted."""
 
 
 class NotNowError(HapticError):
@@ -60,17 +56,15 @@ class View(msgspec.Struct, frozen=True):
 
 
 class Configuration:
-    """Answers about the newest configuration; keeps the previous view for differences."""
+    """Answers about the newest configuration."""
 
     def __init__(self, source: Callable[[], Source | None]) -> None:
         self._source = source
         self._view: View | None = None
-        self._former: View | None = None
-        self._difference: DiffPage | None = None
 
     def forget(self) -> None:
-        """Drop the kept views; called when the last client disconnects."""
-        self._view = self._former = self._difference = None
+        """Drop the kept view; called when the last client disconnects."""
+        self._view = None
 
     async def page(self, *, path: str = MAIN_TEMPLATE, offset: int = 0, limit: int = 200, search: str = "") -> Any:
         """Return *limit* lines of the file *path* from the 0-based *offset* on; with *search*, of matching lines.
@@ -93,17 +87,6 @@ class Configuration:
             sections=tuple(_line(view, at) for at in section_lines(view.lines)) if is_first else (),
         )
 
-    async def diff(self) -> DiffPage:
-        """Return the difference between the newest haproxy.cfg and the previous view; raises `NotNowError`."""
-        view = await self.view()
-        former = self._former
-        if former is None:
-            return DiffPage(before=0, after=view.serial, added=0, removed=0, lines=())
-        known = self._difference
-        if known is None or (known.before, known.after) != (former.serial, view.serial):
-            known = self._difference = await trio.to_thread.run_sync(compare, former, view)
-        return known
-
     async def explain(self, target: str) -> Any:
         """Return the explanation of *target*; raises `NotNowError` and `TargetError`."""
         return await self.consult(partial(_explain, target=target))
@@ -120,8 +103,6 @@ class Configuration:
         """Return the newest text of *path*; the view of haproxy.cfg is kept. Raises `NotNowError`."""
         view = await self.consult(partial(_make_view, path=path, known=self._view))
         if path == MAIN_TEMPLATE and view is not self._view:
-            if self._view is not None and self._view.lines != view.lines:
-                self._former = self._view
             self._view = view
         return view
 
@@ -134,34 +115,6 @@ class Configuration:
         if answer is None:
             raise NotNowError("the newest changes are not rendered yet; retry soon")
         return answer
-
-
-def compare(former: View, view: View) -> DiffPage:
-    """Return the difference from *former* to *view*."""
-    before, after = former.lines, view.lines
-    head = 0
-    while head < min(len(before), len(after)) and before[head] == after[head]:
-        head += 1
-    tail = 0
-    while tail < min(len(before), len(after)) - head and before[-1 - tail] == after[-1 - tail]:
-        tail += 1
-    old, new = before[head : len(before) - tail], after[head : len(after) - tail]
-    if max(len(old), len(new)) > MOST_DIFFERING:
-        # Too many lines for a line-by-line match.
-        return DiffPage(before=former.serial, after=view.serial, added=len(new), removed=len(old), lines=())
-    lines: list[DiffLine] = []
-    for kind, i1, i2, j1, j2 in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if kind != "equal":
-            lines += [DiffLine(sign="-", line=head + at + 1, text=old[at]) for at in range(i1, i2)]
-            lines += [DiffLine(sign="+", line=head + at + 1, text=new[at]) for at in range(j1, j2)]
-    removed = sum(line.sign == "-" for line in lines)
-    return DiffPage(
-        before=former.serial,
-        after=view.serial,
-        added=len(lines) - removed,
-        removed=removed,
-        lines=tuple(lines[:MOST_LINES]),
-    )
 
 
 def _line(view: View, at: int) -> ConfigLine:

@@ -244,18 +244,37 @@ class DiffLine(msgspec.Struct, frozen=True, kw_only=True):
     sign: str
     line: int
     text: str
+    """At most 1,000 characters of the line, redacted if it derives from a Secret."""
+    made_by: str = ""
+    """The object that produced the line, if any."""
 
 
 class DiffPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Difference between the newest configuration and the one that clients received before."""
+    """What a generation changed in haproxy.cfg."""
 
     before: int
-    """Serial; 0 if there is none."""
+    """Number of the former generation; 0 if there is none."""
     after: int
+    """Number of the generation."""
     added: int
     removed: int
     lines: tuple[DiffLine, ...]
     """The first lines of the difference."""
+
+
+class GenerationView(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the last 20 generations whose haproxy.cfg differs from that of the former one."""
+
+    number: int
+    """Counts the generations since the start of the controller."""
+    at: float
+    """Clock time."""
+    correlation: str
+    """Its reconciliation."""
+    added: int
+    removed: int
+    objects: tuple[str, ...]
+    """The first objects of changed lines."""
 
 
 class RoutePage(msgspec.Struct, frozen=True, kw_only=True):

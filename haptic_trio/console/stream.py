@@ -68,6 +68,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Of the routes: only those with this state."""
     backends: tuple[str, ...] = ()
     """For live figures, at most 100."""
+    number: int = 0
+    """Of the generation whose difference is wanted; 0: the newest."""
     target: str = ""
     method: str = "GET"
     """Of a request that is to be matched, like the headers."""
@@ -167,10 +169,12 @@ class _Viewer:
         watched = self._watched
         configuration = watched.configuration
         match request.ask:
-            case "state" | "tasks" | "channels" | "stores" as topic:
+            case "state" | "tasks" | "channels" | "stores" | "generations" as topic:
                 return self._read(topic)
             case "events":
                 return watched.recorder.events(request.since)
+            case "diff":
+                return watched.history.diff(request.number)
             case "config":
                 ask: Callable[[], Awaitable[Any]] = partial(
                     configuration.page,
@@ -179,8 +183,6 @@ class _Viewer:
                     limit=request.limit,
                     search=request.search,
                 )
-            case "diff":
-                ask = configuration.diff
             case "search":
                 ask = partial(configuration.search, request.search)
             case "routes":
@@ -211,6 +213,10 @@ class _Viewer:
                 return self._watched.channels()
             case "stores":
                 return self._watched.stores()
+            case "generations":
+                return self._watched.history.generations()
+            case "diff":
+                return self._watched.history.diff()
         return self._watched.state()
 
     async def _follow(self) -> None:
@@ -219,8 +225,6 @@ class _Viewer:
             for topic in request.follow or ():
                 if topic == "events":
                     await self._send_events()
-                elif topic == "diff":
-                    await self._send_computed(topic, self._watched.configuration.diff)
                 elif topic == "live" and trio.current_time() >= self._next_live:
                     self._next_live = trio.current_time() + LIVE_INTERVAL
                     await self._send_computed(topic, partial(self._watched.live.read, request.backends))
@@ -229,7 +233,7 @@ class _Viewer:
                 elif topic == "certificates":
                     # The first page: the offset of a subscription is that of its routes.
                     await self._send_computed(topic, partial(self._watched.certificates.page, patient=True))
-                elif topic in {"state", "tasks", "channels", "stores"}:
+                elif topic in {"state", "tasks", "channels", "stores", "generations", "diff"}:
                     await self._send_if_new(topic)
             if trio.current_time() - self._last_sent > ALIVE:
                 await self._send({"kind": "now", "value": self._watched.moment()})

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import trio
 
 from haptic_trio.channels import Channels, EventBuffer
@@ -11,6 +12,7 @@ from haptic_trio.config.load import LoadedConfig
 from haptic_trio.console.certificates import Certificates
 from haptic_trio.console.configuration import Configuration, Source
 from haptic_trio.console.gauges import Gauges, read_stores
+from haptic_trio.console.history.generations import History
 from haptic_trio.console.live import Live
 from haptic_trio.console.protocol import ComponentView, IterationView, Moment, State
 from haptic_trio.console.recorder import Recorder, unix_now
@@ -56,6 +58,7 @@ class Watched:
         """*fleet* returns plain data or None, *objects* problems of objects, *agents* the instances of this machine."""
         self.recorder = recorder
         self.configuration = Configuration(self._source)
+        self.history = History(self.configuration.consult)
         self.routes = Routes(self.configuration)
         self.certificates = Certificates(self.configuration)
         self.live = Live(agents)
@@ -71,6 +74,11 @@ class Watched:
         self.configuration.forget()
         self.routes.forget()
         self.certificates.forget()
+
+    def observe(self, event: msgspec.Struct) -> None:
+        """Record *event*; never blocks."""
+        self.recorder.observe(event)
+        self.history.observe(event)
 
     def moment(self) -> Moment:
         """Return the current time."""

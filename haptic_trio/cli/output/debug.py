@@ -158,7 +158,7 @@ def config_lines(page: dict[str, Any]) -> Iterator[Text]:
 def diff_lines(page: dict[str, Any]) -> Iterator[Text]:
     """Yield the summary and the lines of a diff."""
     if not page["before"]:
-        yield Text("The configuration has not changed since a client first requested it.")
+        yield Text("haproxy.cfg has not changed since the start of the controller.")
         return
     yield Text(f"{page['added']} lines added, {page['removed']} removed")
     for one in page["lines"]:

@@ -87,7 +87,7 @@ class NoConsole:
         """Return *more*."""
         return more
 
-    def announce(self, addresses: list[str]) -> None:
+    async def run(self, _addresses: list[str]) -> None:
         """Do nothing."""
 
 
@@ -101,7 +101,7 @@ class Console(NoConsole):
         self.token = token
         redactor = _make_redactor(process)
         self.recorder = Recorder(LOG_LINES.get, redactor.clean_all)
-        watched = Watched(
+        watched = self._watched = Watched(
             self.recorder,
             process.events,
             iteration=self._iteration,
@@ -116,10 +116,10 @@ class Console(NoConsole):
     def observing(self, more: Observe | None) -> Observe | None:
         """Return an observer that passes each event to the console and to *more*."""
         if more is None:
-            return self.recorder.observe
+            return self._watched.observe
 
         def observe(event: msgspec.Struct) -> None:
-            self.recorder.observe(event)
+            self._watched.observe(event)
             more(event)
 
         return observe
@@ -129,6 +129,11 @@ class Console(NoConsole):
         _replace(self._state_dir / ADDRESS_NAME, addresses[0] + "\n")
         self.page = f"{addresses[0]}{PAGE}"
         get_logger("console").info("console is served", page=self.page, token_file=self._token_file)
+
+    async def run(self, addresses: list[str]) -> None:
+        """Announce the first of *addresses*, and record the differences of generations until cancelled."""
+        self.announce(addresses)
+        await self._watched.history.run()
 
     def _iteration(self) -> IterationSnapshot | None:
         state = self._process.running.value

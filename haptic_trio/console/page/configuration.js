@@ -1,6 +1,6 @@
 // The configuration tab: pages of a file, and the explanation of a line, a section, a host or an object.
 import { addressOf, byId, link, make, moveBetween, readable } from "./dom.js";
-import { showLines } from "./views.js";
+import { showDiff, showGenerations, showLines } from "./views.js";
 
 const PAGE_SIZE = 200;
 const MOST_ROUTES = 20;
@@ -13,6 +13,8 @@ export class Configuration {
     this.path = "haproxy.cfg";
     this.offset = 0;
     this.chosen = 0;
+    // Number of the generation whose changes are shown; 0: the newest.
+    this.generation = 0;
     byId("find").addEventListener("submit", (event) => { event.preventDefault(); this.from(0); });
     byId("path").addEventListener("change", () => { this.path = byId("path").value; this.from(0); });
     byId("section").addEventListener("change", () => {
@@ -22,6 +24,7 @@ export class Configuration {
     byId("ask").addEventListener("submit", (event) => { event.preventDefault(); this.choose(byId("target").value); });
     byId("previous").addEventListener("click", () => this.from(this.offset - PAGE_SIZE));
     byId("next").addEventListener("click", () => this.from(this.offset + PAGE_SIZE));
+    byId("generation").addEventListener("change", () => this.compare(Number(byId("generation").value)));
     moveBetween("lines", "button");
   }
 
@@ -58,6 +61,26 @@ export class Configuration {
       if (page.path === this.path) showLines(page, (target) => this.choose(target), this.chosen);
     } catch (error) {
       byId("range").textContent = error.message;
+    }
+  }
+
+  takeDiff(page) {
+    if (!this.generation) showDiff(page);
+  }
+
+  takeGenerations(generations, moment) {
+    // The oldest one may not be kept any more.
+    if (!generations.some((one) => one.number === this.generation)) this.generation = 0;
+    showGenerations(generations, this.generation, moment);
+  }
+
+  async compare(number) {
+    this.generation = number;
+    try {
+      const page = await this.ask("diff", { number });
+      if (this.generation === number) showDiff(page);
+    } catch (error) {
+      byId("diff-summary").textContent = error.message;
     }
   }
 

@@ -8,7 +8,7 @@ import { Stream } from "./stream.js";
 import * as views from "./views.js";
 
 const KEPT_EVENTS = 1000;
-const ALWAYS = ["state", "events", "diff"];
+const ALWAYS = ["state", "events", "diff", "generations"];
 const FOLLOWED = { routes: ["routes", "live"], instances: ["live", "certificates"], internals: ["tasks", "channels", "stores"] };
 
 let view = "routes";
@@ -74,9 +74,10 @@ function take(message) {
     case "channels": showChannels(message.value); break;
     case "stores": showStores(message.value); break;
     case "diff":
-      views.showDiff(message.value);
+      configuration.takeDiff(message.value);
       if (view === "configuration") configuration.refresh();
       break;
+    case "generations": configuration.takeGenerations(message.value, stream.moment); break;
     case "events":
       events = [...events, ...message.value].slice(-KEPT_EVENTS);
       seen = events.at(-1)?.number ?? seen;

@@ -116,12 +116,22 @@ export function showLines(page, choose, chosen = 0) {
   }
 }
 
+const changed = (one) => `${one.added} ${one.added === 1 ? "line" : "lines"} added, ${one.removed} removed`;
+
+// The kept generations, the newest first; *chosen* is the number of the one that is shown, or 0 for the newest.
+export function showGenerations(generations, chosen, moment) {
+  choices("generation", [["0", "newest"], ...[...generations].reverse().map((one) =>
+    [String(one.number), `${one.number}, ${timeOf(one.at, moment)}: ${changed(one)}`])], String(chosen));
+}
+
 export function showDiff(page) {
+  const left = page.added + page.removed - page.lines.length;
   byId("diff-summary").textContent = page.before
-    ? `${page.added} lines added, ${page.removed} removed` : "The configuration has not changed since a client first requested it.";
+    ? `${changed(page)}${left ? `; ${left} are not listed` : ""}` : "haproxy.cfg has not changed since the start of the controller.";
   byId("diff").replaceChildren(...page.lines.map((one) => {
     const item = make("li", "", one.sign === "+" ? "came" : "went");
     item.append(make("span", `${one.sign} ${one.line}`, "number"), one.text);
+    if (one.made_by) item.append(make("span", `  # ${one.made_by}`, "maker"));
     return item;
   }));
 }

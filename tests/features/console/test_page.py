@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -12,6 +13,7 @@ import trio
 
 from haptic_trio.cli.console_client import find_console
 from haptic_trio.console.site import SCRIPTS
+from haptic_trio.messages import InstanceDeployed
 from tests.features.harness import Running, Site, ingress, service, serving_web
 from tests.support.processes.chromium import Page, open_page
 
@@ -64,7 +66,7 @@ async def test_page_shows_a_reconciliation_and_what_made_a_line(
         await page.shows("cycles", "index synchronized")
         assert "token" not in str(await page.evaluate("location.href"))
 
-        await page.shows("diff-summary", "has not changed")
+        await page.shows("diff-summary", "has not changed since the start")
         site.write("more", *service("more", 1), ingress("more", "more.localhost", "more"))
         await page.evaluate(SPOKEN)
         await page.shows("cycles", "resources changed")
@@ -178,6 +180,34 @@ async def test_page_is_worked_by_keyboard_alone(
         assert await page.evaluate("document.activeElement === document.querySelector('#lines li:last-child button')")
         await page.press("Tab")
         assert await page.evaluate("document.activeElement.id") == "target"
+
+
+async def test_page_shows_the_changes_of_generations_from_before_it_connected(
+    site: Site, haproxy_binary: Path, chromium: Path, tmp_path: Path
+) -> None:
+    async with serving_web(site, haproxy_binary) as running:
+        await running.quiet()
+        for name in ("first", "second"):
+            site.write(name, *service(name, 1), ingress(name, f"{name}.localhost", name))
+            await running.wait(InstanceDeployed, partial(reloads_for, f"default_{name}"))
+            await running.quiet()
+        async with open_page(chromium, tmp_path / "profile") as page:
+            address, token = find_console(site.state, None, None)
+            await page.open(f"{address}/console#token={token}")
+            await page.click("tab-configuration")
+            await page.shows("diff", "backend default_second_80")
+            assert "default_first_80" not in await page.text("diff")
+            numbers = await page.evaluate("[...document.getElementById('generation').options].map((one) => one.value)")
+            assert numbers == ["0", "3", "2"]
+            await choose(page, "generation", "2")
+            await page.shows("diff", "backend default_first_80")
+            await page.shows("diff", "# Service default/first")
+            assert page.errors == []
+
+
+def reloads_for(backend: str, event: InstanceDeployed) -> bool:
+    """Whether the deployment reloaded HAProxy for a backend whose name begins like that."""
+    return any(f"backend {backend}" in reason for reason in event.result.reasons)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

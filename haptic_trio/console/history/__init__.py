@@ -1,0 +1,1 @@
+"""Changes of haproxy.cfg by the last generations."""

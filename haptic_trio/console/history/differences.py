@@ -1,0 +1,160 @@
+"""Differences of two versions of haproxy.cfg in chunks: only lines in chunks that they do not share are compared."""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from haptic_trio.chunked import Page, Paged, Piece, stretches
+from haptic_trio.console.protocol import DiffLine
+from haptic_trio.explain.site import hidden
+
+MOST_LINES = 500
+"""Maximum number of lines of a difference; more are counted only."""
+MOST_DIFFERING = 2000
+"""Differing lines on either side of a range, beyond which they are only counted."""
+LONGEST = 1000
+"""Characters of a line."""
+
+
+class Text(NamedTuple):
+    """A version of haproxy.cfg."""
+
+    paged: Paged[Piece]
+    secrets: Mapping[Page[Piece], frozenset[int]]
+    """Of each page: the pieces that derive from a Secret."""
+
+
+class Line(NamedTuple):
+    """A line, redacted if it derives from a Secret."""
+
+    text: str
+    made_by: str = ""
+
+
+class Difference(NamedTuple):
+    """Added and removed lines."""
+
+    added: int
+    removed: int
+    lines: tuple[DiffLine, ...]
+    """The first of them."""
+
+
+def compare_texts(before: Text, after: Text) -> Difference:
+    """Return the difference from *before* to *after*."""
+    added, removed, lines = 0, 0, list[DiffLine]()
+    for old, new in _ranges(before.paged, after.paged):
+        found = compare(_lines(before, old), _lines(after, new), _first(before, old), _first(after, new))
+        added, removed = added + found.added, removed + found.removed
+        lines += found.lines[: MOST_LINES - len(lines)]
+    return Difference(added, removed, tuple(lines))
+
+
+def compare(before: Sequence[Line], after: Sequence[Line], at: int = 1, to: int = 1) -> Difference:
+    """Return the difference from *before*, whose first line has number *at*, to *after*, with number *to*."""
+    head = 0
+    while head < min(len(before), len(after)) and before[head].text == after[head].text:
+        head += 1
+    tail = 0
+    while tail < min(len(before), len(after)) - head and before[-1 - tail].text == after[-1 - tail].text:
+        tail += 1
+    old, new = before[head : len(before) - tail], after[head : len(after) - tail]
+    if max(len(old), len(new)) > MOST_DIFFERING:
+        # Too many lines for a line-by-line match.
+        return Difference(len(new), len(old), ())
+    lines: list[DiffLine] = []
+    matcher = difflib.SequenceMatcher(None, [one.text for one in old], [one.text for one in new], autojunk=False)
+    for kind, i1, i2, j1, j2 in matcher.get_opcodes():
+        if kind != "equal":
+            lines += [_shown("-", at + head + number, old[number]) for number in range(i1, i2)]
+            lines += [_shown("+", to + head + number, new[number]) for number in range(j1, j2)]
+    removed = sum(line.sign == "-" for line in lines)
+    return Difference(len(lines) - removed, removed, tuple(lines[:MOST_LINES]))
+
+
+def _shown(sign: str, number: int, line: Line) -> DiffLine:
+    text = line.text if len(line.text) <= LONGEST else line.text[:LONGEST] + "…"
+    return DiffLine(sign=sign, line=number, text=text, made_by=line.made_by)
+
+
+def _ranges(before: Paged[Piece], after: Paged[Piece]) -> Iterator[tuple[range, range]]:
+    """Yield the ranges of pages that differ, as numbers of pages; lines do not cross from one into the next."""
+    found = stretches(before, after)
+    if found is None:
+        yield range(len(before.pages)), range(len(after.pages))
+        return
+    old, new = range(0), range(0)
+    shift = 0
+    for stretch in found:
+        next_old = range(stretch.page, stretch.page + len(stretch.before))
+        next_new = range(stretch.page + shift, stretch.page + shift + len(stretch.after))
+        shift += len(stretch.after) - len(stretch.before)
+        if (old or new) and not any(page.summary(breaks_in) for page in before.pages[old.stop : next_old.start]):
+            next_old, next_new = range(old.start, next_old.stop), range(new.start, next_new.stop)
+        elif old or new:
+            yield old, new
+        old, new = next_old, next_new
+    if old or new:
+        yield old, new
+
+
+def _first(text: Text, pages: range) -> int:
+    """Return the number of the line in which *pages* begin."""
+    return 1 + sum(page.summary(breaks_in) for page in text.paged.pages[: pages.start])
+
+
+def _lines(text: Text, pages: range) -> list[Line]:
+    """Return the lines of *pages*, with the parts of the first and the last one that are in other pages."""
+    found: list[Line] = []
+    line, is_secret, origin = "", False, None
+    for piece, piece_is_secret in _whole_lines(text, pages):
+        *ended, rest = piece.text.split("\n")
+        for part in ended:
+            origin = _inner(origin, piece.origin)
+            found.append(_line(line + part, origin, is_secret=is_secret or piece_is_secret))
+            line, is_secret, origin = "", False, None
+        if rest:
+            line, is_secret, origin = line + rest, is_secret or piece_is_secret, _inner(origin, piece.origin)
+    if line:
+        found.append(_line(line, origin, is_secret=is_secret))
+    return found
+
+
+def _whole_lines(text: Text, pages: range) -> Iterator[tuple[Piece, bool]]:
+    head: list[tuple[Piece, bool]] = []
+    for piece, is_secret in _pieces(text, range(pages.start - 1, -1, -1), -1):
+        _, broken, rest = piece.text.rpartition("\n")
+        head.append((Piece(rest, piece.origin), is_secret))
+        if broken:
+            break
+    yield from reversed(head)
+    yield from _pieces(text, pages)
+    for piece, is_secret in _pieces(text, range(pages.stop, len(text.paged.pages))):
+        first, broken, _ = piece.text.partition("\n")
+        yield Piece(first + broken, piece.origin), is_secret
+        if broken:
+            break
+
+
+def _pieces(text: Text, pages: range, step: int = 1) -> Iterator[tuple[Piece, bool]]:
+    for number in pages:
+        page = text.paged.pages[number]
+        secrets = text.secrets[page]
+        for at in range(len(page.items))[::step]:
+            yield page.items[at], at in secrets
+
+
+def _line(text: str, origin: Any, *, is_secret: bool) -> Line:
+    return Line(hidden(text) if is_secret else text, str(origin.subject) if origin is not None else "")
+
+
+def _inner(one: Any, other: Any) -> Any:
+    """Return the inner one of two origins of parts of a line."""
+    if one is None or (other is not None and other.depth > one.depth):
+        return other
+    return one
+
+
+def breaks_in(pieces: tuple[Piece, ...]) -> int:
+    """Return the number of line breaks in *pieces*."""
+    return sum(piece.text.count("\n") for piece in pieces)

@@ -1,0 +1,128 @@
+"""History of the configuration: what each of the last generations changed in haproxy.cfg, kept without viewers."""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import msgspec
+import trio
+
+from haptic_trio.chunked import Page, Paged, Piece
+from haptic_trio.config.templates import MAIN_TEMPLATE
+from haptic_trio.console.configuration import Source, site_for
+from haptic_trio.console.history.differences import Text, compare_texts
+from haptic_trio.console.protocol import DiffPage, GenerationView
+from haptic_trio.errors import HapticError
+from haptic_trio.explain.site import Site
+from haptic_trio.messages import ConfigPrepared, ConfigValidated
+from haptic_trio.pipeline.render import Rendered
+from haptic_trio.templating.incremental.provenance import Provenance
+
+MOST_GENERATIONS = 20
+MOST_OBJECTS = 10
+_NONE: frozenset[int] = frozenset()
+
+
+class Consult(Protocol):
+    """See `Configuration.consult`."""
+
+    def __call__(self, ask: Callable[[Source, Rendered, Provenance], Text], /) -> Awaitable[Text]:
+        """Return the result of *ask* on the newest render; raises a `HapticError` if that is not known now."""
+
+
+class UnknownGenerationError(HapticError):
+    """The generation is not among the last ones; permanent."""
+
+
+class History:
+    """What the last generations changed.
+
+    Keeps `MOST_GENERATIONS` differences of at most 500 lines, and the chunks
+    of the newest generation, which are those of the renderer. Redacted when a
+    generation is recorded: the origin of a line is unknown later.
+    """
+
+    def __init__(self, consult: Consult, *, clock: Callable[[], float] = trio.current_time) -> None:
+        self._consult = consult
+        self._clock = clock
+        self._newest: Text | None = None
+        self._kept: deque[tuple[GenerationView, DiffPage]] = deque(maxlen=MOST_GENERATIONS)
+        self._count = 0
+        self._correlation = ""
+        self._changed = trio.Event()
+
+    def observe(self, event: msgspec.Struct) -> None:
+        """Take note of a new generation; never blocks."""
+        if isinstance(event, ConfigPrepared | ConfigValidated):
+            self._correlation = event.correlation
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Record generations until cancelled. While renders follow closely, an entry may cover several of them."""
+        while True:
+            await self._changed.wait()
+            self._changed = trio.Event()
+            await self.record()
+
+    async def record(self) -> None:
+        """Record the newest generation if its haproxy.cfg differs from that of the newest entry."""
+        correlation = self._correlation
+        try:
+            text = await self._consult(self._read)
+        except HapticError:
+            # Objects have changed meanwhile. The next generation, which has this change as well, is recorded.
+            return
+        former, self._newest = self._newest, text
+        if former is None:
+            self._count = 1
+            return
+        if former.paged.pages == text.paged.pages:
+            return
+        found = await trio.to_thread.run_sync(compare_texts, former, text)
+        if not found.added and not found.removed:
+            return
+        self._count += 1
+        objects = tuple(dict.fromkeys(line.made_by for line in found.lines if line.made_by))
+        entry = GenerationView(
+            number=self._count,
+            at=self._clock(),
+            correlation=correlation,
+            added=found.added,
+            removed=found.removed,
+            objects=objects[:MOST_OBJECTS],
+        )
+        page = DiffPage(
+            before=self._count - 1,
+            after=self._count,
+            added=found.added,
+            removed=found.removed,
+            lines=found.lines,
+        )
+        self._kept.append((entry, page))
+
+    def generations(self) -> tuple[GenerationView, ...]:
+        """Return the kept generations, oldest first."""
+        return tuple(entry for entry, _ in self._kept)
+
+    def diff(self, number: int = 0) -> DiffPage:
+        """Return what the generation *number* changed; of the newest one with 0. Raises `UnknownGenerationError`."""
+        if not number:
+            if self._kept:
+                return self._kept[-1][1]
+            return DiffPage(before=0, after=self._count, added=0, removed=0, lines=())
+        for entry, page in self._kept:
+            if entry.number == number:
+                return page
+        known = f"{self._kept[0][0].number} to {self._kept[-1][0].number}" if self._kept else "none"
+        raise UnknownGenerationError(f"no difference of generation {number} is kept (kept: {known})")
+
+    def _read(self, source: Source, rendered: Rendered, provenance: Provenance) -> Text:
+        known = self._newest.secrets if self._newest is not None else {}
+        paged: Paged[Piece] = rendered.config.pieces
+        site = site_for(source, rendered, provenance)
+        return Text(paged, {page: known[page] if page in known else _secrets_in(site, page) for page in paged.pages})
+
+
+def _secrets_in(site: Site, page: Page[Any]) -> frozenset[int]:
+    found = [at for at, piece in enumerate(page.items) if site.is_secret(MAIN_TEMPLATE, piece.origin)]
+    return frozenset(found) if found else _NONE

@@ -1,0 +1,112 @@
+"""The difference of two texts turns the older one into the newer one, whatever chunks they share."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haptic_trio.chunked import Page, Paged, Piece, Shelf
+from haptic_trio.console.history.differences import (
+    LONGEST,
+    MOST_DIFFERING,
+    Difference,
+    Line,
+    Text,
+    compare,
+    compare_texts,
+)
+from haptic_trio.templating.values.subjects import Origin, Subject
+
+LINES = st.lists(st.sampled_from("abcd"), max_size=12)
+CHUNK = st.text("ab\n", max_size=4)
+
+
+def lines(*texts: str) -> list[Line]:
+    """Return lines with these texts."""
+    return [Line(text) for text in texts]
+
+
+def text(paged: Paged[Piece], secret: str = "") -> Text:
+    """Return a version in which the pieces with *secret* derive from a Secret."""
+    return Text(
+        paged,
+        {
+            page: frozenset(at for at, piece in enumerate(page.items) if secret and secret in piece.text)
+            for page in paged.pages
+        },
+    )
+
+
+def applied(found: Difference, before: list[str]) -> list[str]:
+    """Return *before* with the difference *found*."""
+    gone = {line.line for line in found.lines if line.sign == "-"}
+    came = {line.line: line.text for line in found.lines if line.sign == "+"}
+    kept = iter([one for number, one in enumerate(before, 1) if number not in gone])
+    length = len(before) - len(gone) + len(came)
+    return [came[number] if number in came else next(kept) for number in range(1, length + 1)]
+
+
+@given(LINES, LINES)
+def test_difference_turns_the_former_into_the_newer(before: list[str], after: list[str]) -> None:
+    found = compare(lines(*before), lines(*after))
+
+    assert applied(found, before) == after
+    assert (found.added, found.removed) == tuple(sum(one.sign == sign for one in found.lines) for sign in "+-")
+
+
+@given(st.lists(CHUNK, max_size=12), st.lists(st.tuples(st.integers(0, 11), CHUNK), max_size=4), st.integers(1, 3))
+def test_chunks_need_not_end_where_lines_end(chunks: list[str], changes: list[tuple[int, str]], size: int) -> None:
+    pieces = [Piece(one) for one in chunks if one]
+    before = Paged(Page(tuple(pieces[at : at + size])) for at in range(0, len(pieces), size))
+    pages = list(before.pages)
+    for at, changed in changes:
+        if pages and changed:
+            pages[at % len(pages)] = Page((Piece(changed),))
+    after = Paged(pages)
+
+    found = compare_texts(text(before), text(after))
+
+    assert applied(found, split(before)) == split(after)
+
+
+def split(paged: Paged[Piece]) -> list[str]:
+    """Return the lines of *paged*."""
+    whole = "".join(piece.text for piece in paged).split("\n")
+    return whole if whole[-1] else whole[:-1]
+
+
+def test_only_chunks_that_are_not_shared_are_read() -> None:
+    shelf = Shelf((number, Piece(f"line {number}\n")) for number in range(1000))
+    before = shelf.paged()
+    shelf.put(500, Piece("another\n", Origin("web", Subject("Ingress", "default", "web"), "t", 1)))
+    after = shelf.paged()
+    # Other pages are not classified, so their lines cannot be read.
+    near = {page: frozenset[int]() for paged in (before, after) for page in paged.pages[6:9]}
+
+    found = compare_texts(Text(before, near), Text(after, near))
+
+    assert [(one.sign, one.line, one.text, one.made_by) for one in found.lines] == [
+        ("-", 501, "line 500", ""),
+        ("+", 501, "another", "Ingress default/web"),
+    ]
+
+
+def test_a_line_with_a_part_of_a_secret_is_redacted_as_a_whole() -> None:
+    before = Paged.of([Piece("a\n")])
+    after = Paged.of([Piece("a\n"), Piece("auth "), Piece("hunter2"), Piece(" end\n"), Piece("b\n")])
+
+    found = compare_texts(text(before), text(after, "hunter2"))
+
+    shown = [one.text for one in found.lines]
+    assert shown[0].startswith("secret, digest ")
+    assert shown[1:] == ["b"]
+
+
+def test_difference_of_everything_is_counted_only() -> None:
+    found = compare(lines(*map(str, range(MOST_DIFFERING + 1))), lines("other"))
+
+    assert (found.added, found.removed, found.lines) == (1, MOST_DIFFERING + 1, ())
+
+
+def test_a_long_line_is_cut() -> None:
+    found = compare([], lines("x" * 5000))
+
+    assert len(found.lines[0].text) == LONGEST + 1

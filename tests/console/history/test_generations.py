@@ -1,0 +1,67 @@
+"""Differences of the last generations are kept without viewers, and their number is bounded."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+
+from haptic_trio.chunked import Paged, Piece, Shelf
+from haptic_trio.console.configuration import NotNowError
+from haptic_trio.console.history.differences import Text
+from haptic_trio.console.history.generations import MOST_GENERATIONS, History, UnknownGenerationError
+
+
+class Configuration:
+    """A configuration that is changed line by line."""
+
+    def __init__(self) -> None:
+        self.shelf = Shelf((number, Piece(f"line {number}\n")) for number in range(1000))
+        self.is_behind = False
+
+    async def consult(self, _ask: Callable[..., Any]) -> Text:
+        """Return the present text."""
+        await trio.lowlevel.checkpoint()
+        if self.is_behind:
+            raise NotNowError("not rendered yet")
+        paged: Paged[Piece] = self.shelf.paged()
+        return Text(paged, {page: frozenset() for page in paged.pages})
+
+    def change(self, line: int, text: str) -> None:
+        """Replace a line."""
+        self.shelf.put(line, Piece(text + "\n"))
+
+
+async def test_the_last_generations_are_kept() -> None:
+    configuration = Configuration()
+    history = History(configuration.consult)
+    await history.record()
+    for number in range(MOST_GENERATIONS + 5):
+        configuration.change(7, f"change {number}")
+        await history.record()
+        # Nothing has changed since.
+        await history.record()
+
+    kept = history.generations()
+    assert [one.number for one in kept] == list(range(7, 7 + MOST_GENERATIONS))
+    assert (kept[0].added, kept[0].removed) == (1, 1)
+    assert [(one.sign, one.text) for one in history.diff(7).lines] == [("-", "change 4"), ("+", "change 5")]
+    assert history.diff() == history.diff(kept[-1].number)
+    with pytest.raises(UnknownGenerationError, match="kept: 7 to 26"):
+        history.diff(6)
+
+
+async def test_a_generation_that_cannot_be_read_is_part_of_the_next_entry() -> None:
+    configuration = Configuration()
+    history = History(configuration.consult)
+    await history.record()
+    assert history.diff().before == 0
+    configuration.change(7, "one")
+    configuration.is_behind = True
+    await history.record()
+    assert history.generations() == ()
+    configuration.change(8, "other")
+    configuration.is_behind = False
+    await history.record()
+
+    assert [one.text for one in history.diff().lines if one.sign == "+"] == ["one", "other"]
