@@ -87,6 +87,10 @@ class Intake:
         self.forget(ref)
         self._heavy[ref] = None
 
+    def holds_of_others(self, namespace: str) -> bool:
+        """Whether an object of another namespace than *namespace* waits because of `hold`."""
+        return any(ref.namespace != namespace for ref in self._heavy)
+
     def holds(self, ref: ResourceRef) -> bool:
         """Whether *ref* waits because of `hold`."""
         return ref in self._heavy

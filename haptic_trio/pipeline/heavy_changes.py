@@ -17,6 +17,10 @@ MOST_DEPENDENTS: Final = 300
 """Turns that the changed objects of a namespace may make pending in one cycle, unless few depend on each."""
 
 
+_MOST_REPEATED: Final = 2
+"""How often all turns of a change may render ahead, on average, before changes of other namespaces go first."""
+
+
 class HeavyChanges:
     """Decides which changes are heavy, and renders ahead for one of them at a time."""
 
@@ -25,6 +29,8 @@ class HeavyChanges:
         self._renderer = renderer
         self._current: ResourceRef | None = None
         self._versions: dict[str, Resource | None] = {}
+        self._most: int | None = None
+        """Turns after which the present change lets those of other namespaces go first; None before its first step."""
         self._is_ready = False
         self._released: ResourceRef | None = None
 
@@ -60,7 +66,7 @@ class HeavyChanges:
             return
         self._stores.release(self._current, self._versions)
         self._renderer.release(self._current)
-        self._released, self._current, self._is_ready = self._current, None, False
+        self._released, self._current, self._most, self._is_ready = self._current, None, None, False
 
     async def render(self) -> None:
         """Render one step ahead for a heavy change, if there is one. The caller holds the turn of the pipeline."""
@@ -81,6 +87,12 @@ class HeavyChanges:
             with self._stores.frozen():
                 left = await self._renderer.render_ahead(self._current, self._versions, intake.seconds)
             self._is_ready = not left
+            made = self._renderer.made_ahead
+            if self._most is None:
+                self._most = _MOST_REPEATED * (made + left) + MOST_DEPENDENTS
+            elif left and made > self._most and intake.holds_of_others(self._current.namespace):
+                # What depends on it changes faster than it is rendered. It begins again when it has its next turn.
+                self._give_up()
 
     def _follow(self) -> None:
         """Forget the present change if it waits no longer, or if its object is deleted now."""
@@ -90,5 +102,8 @@ class HeavyChanges:
         if (not newest and self._current not in self._renderer.held) or (
             None in newest.values() and None not in self._versions.values()
         ):
-            self._current, self._is_ready = None, False
-            self._renderer.forget_ahead()
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self._current, self._most, self._is_ready = None, None, False
+        self._renderer.forget_ahead()

@@ -296,6 +296,11 @@ class Renderer:
 
         return await self.lend(work, RenderPermit()) or 0
 
+    @property
+    def made_ahead(self) -> int:
+        """Turns that were rendered ahead for the present change; one that rendered twice counts twice."""
+        return self._session.run.ahead.made if self._session is not None else 0
+
     def forget(self, ref: ResourceRef) -> None:
         """Take note that the changes of *ref* since the last render were undone in the stores."""
         if self._session is not None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from haptic_trio.k8s.resource import Resource
 from haptic_trio.pipeline import heavy_changes
 from haptic_trio.pipeline.render import Renderer
 from tests.pipeline.heavy import (
@@ -200,6 +201,29 @@ async def test_a_change_that_fewer_depend_on_does_not_wait(bench: Bench, monkeyp
     bench.put(web(81))
 
     assert bench.targets(await bench.cycle()) == {"default_web_81"}
+
+
+async def test_a_change_whose_turns_change_all_the_time_lets_those_of_other_namespaces_go_first(bench: Bench) -> None:
+    def evil(step: int) -> list[Resource]:
+        paths = path("/", "web", "http"), path(f"/{step}", "web", "http")
+        return [ingress(f"e{n}", rule(f"e{n}.test", *paths), namespace="evil", age=50 + n) for n in NAMES]
+
+    bench.put(web(80, namespace="evil"), *evil(0), *(site(number) for number in NAMES))
+    await bench.catch_up()
+    bench.put(web(81, namespace="evil"))
+    await bench.cycle()
+    bench.put(web(81))
+    await bench.cycle()
+    steps = 0
+    while bench.port() == 80 and steps < 100:
+        steps += 1
+        if await bench.pipeline.render_ahead():
+            await bench.cycle()
+        bench.put(*evil(steps))
+        await bench.cycle()
+
+    # Twice the six turns, and those of the other namespace.
+    assert steps < 30
 
 
 async def test_changes_that_are_heavy_together_are_taken_in_one_after_the_other(

@@ -40,6 +40,8 @@ class Ahead:
         self._results: dict[Child, Result] = {}
         self._skipped: set[Child] = set()
         """Turns that have to render when the change is taken in."""
+        self.made = 0
+        """Turns that were rendered for the present change, each time that they were."""
         self._is_releasing = False
         self._is_released = False
         self.is_rendering = False
@@ -57,6 +59,7 @@ class Ahead:
 
     def skip(self, child: Child) -> None:
         """Leave *child* to the render that takes the change in."""
+        self.made += 1
         self._skipped.add(child)
 
     def put(self, run: Recorder, child: Child, result: Result) -> None:
@@ -66,6 +69,7 @@ class Ahead:
         more = result.trace.asked.difference(child.asked)
         child.asked = (*child.asked, *run.index.add(node, more))
         self._results[child] = result
+        self.made += 1
 
     def find(self, child: Child) -> Result | None:
         """Return the result of *child*, which is being rendered, if its change is taken in now.
@@ -98,6 +102,7 @@ class Ahead:
         """Drop all results."""
         self._results.clear()
         self._skipped.clear()
+        self.made = 0
         self._is_released = False
 
     @contextmanager
