@@ -206,6 +206,9 @@ class TemplatingConfig(_Model, frozen=True):
     """Limit on the servers of one backend: the endpoints of a Service. HAProxy 2.8 takes quadratic time for the servers
     of a backend, whenever it reads a configuration and when their addresses change: 0.1 s of CPU time for 5,000, 2.8 s
     for 20,000 (measured). An object with more is quarantined."""
+    max_backend_rules: Annotated[int, msgspec.Meta(ge=1)] = 5_000
+    """Limit on the rules (`http-request`, `http-response`, …) of one backend, which each request runs: 35,000 take
+    HAProxy 60 ms (measured), in which its thread serves no other request. An object with more is quarantined."""
     max_namespace_servers: Annotated[int, msgspec.Meta(ge=1)] = 100_000
     """Limit on the servers in the outputs of all objects of one namespace. A Service has one for each of its ports
     and endpoints, and HAProxy keeps about 4 KiB for each. A server with TLS, which takes `haproxy -c` 0.16 ms and 17

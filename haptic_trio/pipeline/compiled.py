@@ -47,6 +47,7 @@ class CompiledTemplates:
             fragment_bytes=settings.max_fragment_bytes,
             namespace_bytes=settings.max_namespace_bytes,
             backend_servers=settings.max_backend_servers,
+            backend_rules=settings.max_backend_rules,
             namespace_servers=settings.max_namespace_servers,
             namespace_certificates=settings.max_namespace_certificate_lines,
             namespace_table_entries=settings.max_namespace_table_entries,

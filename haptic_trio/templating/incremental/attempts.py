@@ -17,7 +17,7 @@ from haptic_trio.templating.incremental.quarantined import Fallback, id_of_subje
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.shares import question_of as question_of_room
 from haptic_trio.templating.values.costs import Costs
-from haptic_trio.templating.values.limits import LimitReachedError
+from haptic_trio.templating.values.limits import LimitReachedError, RenderLimits
 from haptic_trio.templating.values.marks import mark, strip_marks
 from haptic_trio.templating.values.paths import RenderedFile
 from haptic_trio.templating.values.report import describe, problem_of
@@ -224,7 +224,7 @@ def _check_limits(run: RenderRun, key: FragmentKey, output: FragmentOutput) -> N
     run.tick()
     if output.size > run.limits.fragment_bytes:
         raise run.too_large()
-    _check_backends(run.limits.backend_servers, output)
+    _check_backends(run.limits, output)
     run.note_success(key.fragment)
     if not run.ahead.is_rendering:
         _claim(run, key, output, is_closing=run.is_closing)
@@ -238,12 +238,17 @@ def _claim(run: RenderRun, key: FragmentKey, output: FragmentOutput, *, is_closi
         raise
 
 
-def _check_backends(limit: int, output: FragmentOutput) -> None:
+def _check_backends(limits: RenderLimits, output: FragmentOutput) -> None:
     # Most outputs have too few servers for a look at their sections.
-    if output.servers > limit and output.largest_backend > limit:
+    if output.servers > limits.backend_servers and output.largest_backend > limits.backend_servers:
         raise LimitReachedError(
-            f"a backend has more than {limit:,} servers",
+            f"a backend has more than {limits.backend_servers:,} servers",
             "use a Service with fewer endpoints, or raise templating.maxBackendServers",
+        )
+    if output.rules > limits.backend_rules:
+        raise LimitReachedError(
+            f"a backend has more than {limits.backend_rules:,} rules, which each request runs",
+            "write the values to a map, or raise templating.maxBackendRules",
         )
 
 

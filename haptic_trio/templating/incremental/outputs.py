@@ -15,6 +15,7 @@ from haptic_trio.templating.values.subjects import Concern, FragmentKey, size_of
 
 _TABLE: Final = re.compile(r"\n    stick-table [^\n]*?\bsize ([0-9]+)([kKmMgG]?)")
 _TLS_SERVER: Final = re.compile(r"\n    server [^\n]*? ssl(?![^ \n])([^\n]*)")
+_RULES: Final = ("\n    http-request ", "\n    http-response ", "\n    http-after-response ", "\n    tcp-request ")
 _SMALL_BACKEND: Final = 1_000
 _SQUARED_SERVERS: Final = 8_000
 """A backend of so many servers counts as twice as many, one of 20,000 as 70,000."""
@@ -81,6 +82,11 @@ class FragmentOutput(msgspec.Struct, frozen=True):
         return [section.count("\n    server ") for section in self.text.split("\nbackend ")]
 
     @property
+    def rules(self) -> int:
+        """Rules of the section that has most: lines that HAProxy runs for each request or response."""
+        return max(map(_count_rules, self.text.split("\nbackend "))) if _count_rules(self.text) else 0
+
+    @property
     def table_entries(self) -> int:
         """Entries of stick tables, if clients fill them: HAProxy keeps about 250 bytes for each."""
         if "\n    stick-table " not in self.text:
@@ -98,6 +104,10 @@ class FragmentOutput(msgspec.Struct, frozen=True):
         for file in self.files:
             digest.update(f"\0{file.path}\0{file.text}".encode(errors="surrogatepass"))
         return digest.hexdigest()
+
+
+def _count_rules(text: str) -> int:
+    return sum(map(text.count, _RULES))
 
 
 class BodyResult(NamedTuple):

@@ -60,6 +60,8 @@ class RenderLimits(msgspec.Struct, frozen=True):
     """Of text and files of all fragments of one namespace's objects."""
     backend_servers: int = 20_000
     """Of one backend."""
+    backend_rules: int = 5_000
+    """Of one backend; see `FragmentOutput.rules`."""
     namespace_servers: int = 100_000
     """In the outputs of all fragments of one namespace's objects; see `FragmentOutput.servers`."""
     namespace_certificates: int = 10_000

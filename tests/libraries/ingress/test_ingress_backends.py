@@ -293,6 +293,20 @@ def test_a_large_backend_counts_as_more_servers() -> None:
     assert several.rejections == ()
 
 
+def test_the_rules_of_a_backend_are_limited() -> None:
+    headers = "\n".join(f"X-H{number}: a" for number in range(20))
+    annotations = {"haproxy-ingress.github.io/request-set-headers": headers}
+    heavy = ingress("heavy", rule("a.test", path("/", "web")), namespace="attacker", annotations=annotations)
+    light = ingress("light", rule("b.test", path("/", "web")), namespace="attacker")
+    libraries = ("base", "ssl", "ingress", "haproxy-ingress-annotations")
+    web = service("web", namespace="attacker")
+    rendered = render_limited([heavy, light, web], libraries=libraries, max_backend_rules=15)
+
+    assert {str(rejection.subject): rejection.problem.message for rejection in rendered.rejections} == {
+        "Ingress attacker/heavy": "a backend has more than 15 rules, which each request runs"
+    }
+
+
 def test_the_servers_of_a_backend_are_limited() -> None:
     objects = [*many("large", "attacker", 2, 31), *many("wide", "attacker", 10, 30), *many("web", "victim", 2, 30)]
     rendered = render_limited(objects, max_backend_servers=30)
