@@ -143,7 +143,11 @@ class Rounds:
         return self._close(now)
 
     def drop(self, name: str, now: float) -> list[DeploymentCompleted]:
-        """Remove the target of the lost endpoint *name*; return the rounds that this completes."""
+        """Remove the target of the lost endpoint *name*; return the rounds that this completes.
+
+        The target may have been taken, but must not be deployed after that.
+        """
+        self._in_hand.pop(name, None)
         self._supersede(name, None)
         self._targets.pop(name, None)
         self._held.pop(name, None)

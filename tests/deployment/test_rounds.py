@@ -110,6 +110,18 @@ def test_lost_endpoint_does_not_hold_a_round_open() -> None:
     assert rounds.take("one") is None
 
 
+def test_endpoint_that_is_lost_before_its_target_is_deployed_does_not_hold_a_round_open() -> None:
+    rounds = Rounds()
+    rounds.begin(scheduled("a", *ENDPOINTS[:2]), 0)
+    succeed(rounds, take(rounds, ENDPOINTS[1].name))
+
+    take(rounds, "one")
+    (message,) = rounds.drop("one", 0)
+
+    assert message.superseded == ("one",)
+    assert rounds.open == 0
+
+
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("begin"), st.sets(st.sampled_from(range(3)), min_size=1)),
@@ -141,6 +153,8 @@ def test_each_round_completes_exactly_once_and_accounts_for_each_endpoint(steps:
         elif step == "fail" and name in in_hand:
             completed += rounds.fail(in_hand.pop(name), number)
         elif step == "drop" and name not in in_hand:
+            # As the deployer does: it finds that the endpoint of a target is lost.
+            rounds.take(name)
             completed += rounds.drop(name, number)
     for name, target in in_hand.items():
         completed += succeed(rounds, target)
