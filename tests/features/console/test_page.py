@@ -194,6 +194,7 @@ async def test_page_shows_the_changes_of_generations_from_before_it_connected(
         async with open_page(chromium, tmp_path / "profile") as page:
             address, token = find_console(site.state, None, None)
             await page.open(f"{address}/console#token={token}")
+            await page.shows("headline", "Ready, leader, 1 instance")
             await page.click("tab-configuration")
             await page.shows("diff", "backend default_second_80")
             assert "default_first_80" not in await page.text("diff")
