@@ -250,7 +250,7 @@ class DiffLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DiffPage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a generation changed in haproxy.cfg."""
+    """Changes of a generation in haproxy.cfg."""
 
     before: int
     """Number of the former generation; 0 if there is none."""

@@ -18,7 +18,7 @@ MOST_DEPENDENTS: Final = 300
 
 
 _MOST_REPEATED: Final = 2
-"""How often all turns of a change may render ahead, on average, before changes of other namespaces go first."""
+"""Times that all turns of a change may render ahead, on average, before changes of other namespaces go first."""
 
 
 class HeavyChanges:

@@ -88,7 +88,7 @@ class NoConsole:
         return more
 
     async def run(self, _addresses: list[str]) -> None:
-        """Do nothing."""
+        """Do nothing, and return."""
 
 
 class Console(NoConsole):

@@ -35,7 +35,7 @@ class UnknownGenerationError(HapticError):
 
 
 class History:
-    """What the last generations changed.
+    """Changes of the last generations.
 
     Keeps `MOST_GENERATIONS` differences of at most 500 lines, and the chunks
     of the newest generation, which are those of the renderer. Redacted when a

@@ -59,7 +59,6 @@ class RenderLimits(msgspec.Struct, frozen=True):
     namespace_bytes: int = 64 * 1024 * 1024
     """Of text and files of all fragments of one namespace's objects."""
     backend_servers: int = 20_000
-    """Of one backend."""
     backend_rules: int = 5_000
     """Of one backend; see `FragmentOutput.rules`."""
     namespace_servers: int = 100_000
