@@ -20,8 +20,7 @@ from typing import Any
 import trio
 from trio_websocket import WebSocketConnection, open_websocket_url
 
-from tests.support.processes.debian_packages import PackageUnavailableError, unpack_with_libraries
-from tests.support.processes.locks import locked
+from tests.support.processes.debian_packages import PackageUnavailableError, find_or_fetch
 
 PACKAGE = "chromium-headless-shell"
 DATA = "chromium-common"
@@ -52,14 +51,7 @@ def find_chromium() -> Path | None:
 
 def fetch_chromium() -> Path:
     """Return a Chromium, fetched if there is none; raises PackageUnavailableError."""
-    if found := find_chromium():
-        return found
-    with locked(_cache()):
-        # Another worker may have fetched it meanwhile.
-        if found := find_chromium():
-            return found
-        unpack_with_libraries([PACKAGE, DATA], _cache())
-        return _cache() / "usr/lib/chromium" / PACKAGE
+    return find_or_fetch(find_chromium, [PACKAGE, DATA], _cache())
 
 
 def _cache() -> Path:

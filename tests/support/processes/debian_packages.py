@@ -7,9 +7,11 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
+
+from tests.support.processes.locks import locked
 
 COMMAND_LIMIT = 180.0
 """Seconds that one command of apt or dpkg may take."""
@@ -97,6 +99,23 @@ def unpack_with_libraries(names: Sequence[str], target: Path) -> None:
             staged.rename(target)
         finally:
             shutil.rmtree(staged, ignore_errors=True)
+
+
+def find_or_fetch(find: Callable[[], Path | None], names: Sequence[str], target: Path) -> Path:
+    """Return the program that *find* finds, after the packages *names* were unpacked into *target* if there was none.
+
+    Raises PackageUnavailableError.
+    """
+    if found := find():
+        return found
+    with locked(target):
+        # Another worker may have fetched it meanwhile.
+        if found := find():
+            return found
+        unpack_with_libraries(names, target)
+    if found := find():
+        return found
+    raise PackageUnavailableError(f"{names[0]}: the package has another layout than expected")
 
 
 def run_tool(command: Sequence[str], *, directory: Path | None = None) -> str:

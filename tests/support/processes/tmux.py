@@ -20,8 +20,7 @@ from types import MappingProxyType
 
 import trio
 
-from tests.support.processes.debian_packages import PackageUnavailableError, unpack_with_libraries
-from tests.support.processes.locks import locked
+from tests.support.processes.debian_packages import PackageUnavailableError, find_or_fetch
 
 PACKAGE = "tmux"
 SHOWN_LIMIT = 60.0
@@ -38,14 +37,7 @@ def find_tmux() -> Path | None:
 
 def fetch_tmux() -> Path:
     """Return a tmux, fetched if there is none; raises PackageUnavailableError."""
-    if found := find_tmux():
-        return found
-    with locked(_cache()):
-        # Another worker may have fetched it meanwhile.
-        if found := find_tmux():
-            return found
-        unpack_with_libraries([PACKAGE], _cache())
-        return _cache() / "usr/bin" / PACKAGE
+    return find_or_fetch(find_tmux, [PACKAGE], _cache())
 
 
 def _cache() -> Path:
