@@ -15,6 +15,9 @@ from haptic_trio.k8s.resource import Resource, ResourceRef, version_of
 
 FIELD_MANAGER: Final = "haptic-trio"
 
+OCCASIONAL_CONDITIONS: Final = frozenset({"InsecureFrontendValidationMode", "OverlappingTLSConfig", "PartiallyInvalid"})
+"""Types of conditions that are written only while they are true: one that is no longer desired has to be removed."""
+
 Status = Mapping[str, Any]
 
 
@@ -74,7 +77,7 @@ def is_fulfilled(present: Any, wanted: Any) -> bool:
     """Whether *present* holds all of *wanted*.
 
     *present* may have more fields. Lists must be equal; lists of conditions
-    (items with a `type`) may have more conditions.
+    (items with a `type`) may have more conditions, but no occasional ones.
     """
     if isinstance(wanted, Mapping):
         if not isinstance(present, Mapping):
@@ -85,7 +88,8 @@ def is_fulfilled(present: Any, wanted: Any) -> bool:
         found = present if isinstance(present, list | tuple) else ()
         if wanted and all(_is_condition(item) for item in wanted):
             by_type = {item.get("type"): item for item in found if isinstance(item, Mapping)}
-            return all(is_fulfilled(by_type.get(item["type"]), item) for item in wanted)
+            left = (by_type.keys() & OCCASIONAL_CONDITIONS) - {item["type"] for item in wanted}
+            return not left and all(is_fulfilled(by_type.get(item["type"]), item) for item in wanted)
         return len(found) == len(wanted) and all(map(is_fulfilled, found, wanted))
     return bool(present == wanted)
 

@@ -33,6 +33,8 @@ def condition(kind: str, status: str = "True", **more: Any) -> dict[str, Any]:
         ({"conditions": [condition("A", "False")]}, {"conditions": [condition("A")]}, False),
         ({"conditions": [condition("A")]}, {"conditions": [condition("B")]}, False),
         ({"conditions": None}, {"conditions": [condition("B")]}, False),
+        ({"conditions": [condition("B"), condition("PartiallyInvalid")]}, {"conditions": [condition("B")]}, False),
+        ({"conditions": [condition("PartiallyInvalid")]}, {"conditions": [condition("PartiallyInvalid")]}, True),
     ],
 )
 def test_status_is_fulfilled_when_all_that_is_wanted_is_there(present: Any, wanted: Any, fulfilled: bool) -> None:

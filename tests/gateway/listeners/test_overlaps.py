@@ -14,6 +14,7 @@ from haptic_trio.gateway.listeners.port_rules import PortRules
 from haptic_trio.gateway.listeners.ports import served_ports
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.status.gateway_conditions import Neighbours, gateway_status, set_status
+from haptic_trio.status.sources import is_fulfilled
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, made, stores_of
 from tests.gateway.serving import Authority, secret
 
@@ -67,6 +68,20 @@ def test_a_listener_says_that_it_overlaps_and_nothing_if_it_does_not() -> None:
 
     assert {name for name, verdict in found.items() if verdict} == {"a", "c", "e", "f"}
     assert set(found.values()) == {None, ("True", "OverlappingHostnames")}
+
+
+def test_the_end_of_an_overlap_is_written_although_the_gateway_has_not_changed() -> None:
+    one = gateway("gw", https("a", "foo.example.com"), allowedListeners={"namespaces": {"from": "Same"}})
+
+    def status_beside(host: str) -> dict[str, Any]:
+        spec = {"parentRef": {"name": "gw"}, "listeners": [https("b", host)]}
+        return status_of(one, made("ListenerSet", "more", spec=spec))
+
+    overlapping_status, separate_status = status_beside("*.example.com"), status_beside("*.example.org")
+
+    assert "OverlappingTLSConfig" in verdicts(overlapping_status["listeners"][0])
+    assert "OverlappingTLSConfig" not in verdicts(separate_status["listeners"][0])
+    assert not is_fulfilled(overlapping_status, separate_status)
 
 
 def test_a_gateway_reports_references_of_its_listeners() -> None:
