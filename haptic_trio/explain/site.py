@@ -76,7 +76,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
         That is, the object is one, or the fragment or the template around it
         has looked one up: what a template knows, its fragments may have from
-        it. A crt-list holds names of files and of hosts alone.
+        it. An output that was rendered earlier counts by its own lookups. A
+        crt-list holds names of files and of hosts alone.
         """
         file = self.files.get(path)
         if file is not None and (file.secret or file.kind is FileKind.CRT_LIST):
@@ -84,7 +85,11 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if origin is not None and origin.subject.kind == _SECRET:
             return True
         output = self.provenance.output_of(path) or ""
-        return self._reads_secrets((output, None)) or (origin is not None and self._reads_secrets(("", origin.key)))
+        if self._reads_secrets((output, None)):
+            return True
+        if origin is None:
+            return False
+        return self._reads_secrets(("", origin.key)) or self.provenance.outputs_secrets(origin.key)
 
     @cached_property
     def _known_readers(self) -> dict[tuple[str, FragmentKey | None], bool]:

@@ -111,9 +111,10 @@ class CompiledTemplates:
         provenance = self.provenance(run)
         asked = provenance.asked_in(provenance.output_of(path) or path)
         if origin is not None:
+            if origin.subject.kind == "Secret" or provenance.outputs_secrets(origin.key):
+                return True
             asked += provenance.asked_by(origin.key)
-        is_one = origin is not None and origin.subject.kind == "Secret"
-        return is_one or any(question[0] in ("get", "object") and question[1] in self._secrets for question in asked)
+        return any(question[0] in ("get", "object") and question[1] in self._secrets for question in asked)
 
     def bring_up_to_date(
         self, session: Session, recall: Recall, permit: RenderPermit, most_dependents: float = inf

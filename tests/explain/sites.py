@@ -34,9 +34,16 @@ def site_of_render(config: Config, stores: Stores, renderer: Renderer, rendered:
 class Workshop:
     """A configuration, objects that a test may change, and the newest render of them."""
 
-    def __init__(self, objects: Iterable[Resource], *, snippets: dict[str, str] | None = None, **context: Any) -> None:
+    def __init__(
+        self,
+        objects: Iterable[Resource],
+        *,
+        snippets: dict[str, str] | None = None,
+        libraries: tuple[str, ...] = ("base", "ssl", "ingress"),
+        **context: Any,
+    ) -> None:
         user = Config(template_snippets={name: Snippet(template=text) for name, text in (snippets or {}).items()})
-        self.config = library_config("base", "ssl", "ingress", user=user, **context)
+        self.config = library_config(*libraries, user=user, **context)
         self.stores = Stores(Store(name, watched.index_by) for name, watched in self.config.watched_resources.items())
         self.renderer = Renderer(self.config)
         self.quarantine = Quarantine()

@@ -7,12 +7,14 @@ import pytest
 
 from haptic_trio.explain.answers import FileAnswer, LineAnswer, to_json
 from haptic_trio.explain.resolve import explain
-from haptic_trio.explain.site import Site
+from haptic_trio.explain.site import Site, shown_text
 from haptic_trio.explain.targets import UnknownTargetError
-from tests.explain.sites import number_of, secret, site_of
-from tests.support.kubernetes import ingress, path, rule, service
+from haptic_trio.k8s.resource import Resource
+from tests.explain.sites import Workshop, number_of, secret, site_of
+from tests.support.kubernetes import ingress, meta, path, rule, service
 
 PASSWORD = "correct-horse-battery"
+HASH = "$5$abcdefgh$gruCpC7V3CGcYgBL6a8E6y2wYx6TcGkDDCTfXbBBBB."
 USERS = """\
 userlist staff
 {% for secret in resources.tlsSecrets.list() %}
@@ -129,3 +131,33 @@ def test_a_certificate_file_is_shown_as_its_digest() -> None:
 
     assert isinstance(answer, FileAnswer)
     assert (answer.is_secret, answer.digest) == (True, site.files["ssl/default_tls.pem"].digest)
+
+
+def test_the_last_good_version_of_a_rejected_object_shows_nothing_of_its_secret() -> None:
+    """A rejected object may fail before it looks up the Secret that its last good version has read."""
+    guarded = ingress("i", rule("a.example.com", path("/", "web")))
+    guarded["metadata"]["annotations"] = {
+        "nginx.ingress.kubernetes.io/auth-type": "basic",
+        "nginx.ingress.kubernetes.io/auth-secret": "users",
+    }
+    users: Resource = {
+        "kind": "Secret",
+        "metadata": meta("users"),
+        "data": {"auth": base64.b64encode(f"alice:{HASH}".encode()).decode()},
+    }
+    libraries = ("base", "ssl", "ingress", "nginx-annotations")
+    workshop = Workshop([guarded, service("web"), users], libraries=libraries)
+    workshop.render()
+    unknown = {"nginx.ingress.kubernetes.io/no-such-annotation": "x"}
+    annotations = {**guarded["metadata"]["annotations"], **unknown}
+    metadata = {**guarded["metadata"], "resourceVersion": "2", "annotations": annotations}
+    workshop.put({**guarded, "metadata": metadata})
+
+    site = workshop.site()
+
+    assert [one.subject.name for one in site.rejections] == ["i"]
+    assert HASH in site.texts["haproxy.cfg"].text
+    assert HASH not in shown_text(site, "haproxy.cfg")
+    lines = range(1, len(site.lines_of("haproxy.cfg")) + 1)
+    targets = ["Ingress i", "a.example.com", *(f"haproxy.cfg:{number}" for number in lines)]
+    assert HASH not in msgspec.json.encode([to_json(explain(site, target)) for target in targets]).decode()

@@ -6,7 +6,7 @@ fallbacks (see `quarantined`), or nothing; other objects render on.
 
 from collections.abc import Callable
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -23,6 +23,9 @@ from haptic_trio.templating.values.paths import RenderedFile
 from haptic_trio.templating.values.report import describe, problem_of
 from haptic_trio.templating.values.subjects import FragmentKey, Origin, Rejection, RenderedText, is_same_object
 from haptic_trio.templating.values.text import Emitted
+
+_READS: Final = frozenset({"get", "object"})
+"""Kinds of questions that return content of objects; `has` never returns that of a Secret."""
 
 
 def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str], *, is_apart: bool = False) -> str:
@@ -196,7 +199,7 @@ def _call(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], st
             rounds=trace.costs.rounds,
             certificates=trace.costs.certificates,
             authorities=trace.costs.authorities,
-            is_secret=not run.secret_stores.isdisjoint(question[1] for question in trace.asked if len(question) > 1),
+            is_secret=any(question[0] in _READS and question[1] in run.secret_stores for question in trace.asked),
         )
         _check_limits(run, origin.key, made)
         output = made

@@ -114,6 +114,14 @@ class Provenance:
         found = self._fragments_of((key.kind, key.namespace, key.name))
         return next((whole(asked) for origin, asked in found if origin.key == key), ())
 
+    def outputs_secrets(self, key: FragmentKey) -> bool:
+        """Whether the output of the fragment may contain data of a Secret.
+
+        The output of a quarantined object is an earlier one, with other lookups than `asked_by` returns.
+        """
+        output = self._run.produced.get(key)
+        return output is not None and output.is_secret
+
     def asked_in(self, output: str) -> tuple[Dependency, ...]:
         """Return what the template *output* has looked up and used outside of fragments."""
         root = self._run.roots.get(output)
