@@ -1,7 +1,7 @@
 """Differences of two versions of haproxy.cfg in chunks: only lines in chunks that they do not share are compared."""
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import Match, SequenceMatcher
 from typing import Any, NamedTuple
 
 from haptic_trio.chunked import Page, Paged, Piece, stretches
@@ -14,6 +14,8 @@ MOST_DIFFERING = 2000
 """Differing lines on either side of a range, beyond which they are only counted."""
 LONGEST = 1000
 """Characters of a line."""
+MOST_STEPS = 2_000_000
+"""Pairs of equal lines that the search for common lines of two versions visits, in about 0.1 s of CPU time."""
 
 
 class Text(NamedTuple):
@@ -43,14 +45,41 @@ class Difference(NamedTuple):
 def compare_texts(before: Text, after: Text) -> Difference:
     """Return the difference from *before* to *after*."""
     added, removed, lines = 0, 0, list[DiffLine]()
+    budget = Budget()
     for old, new in _ranges(before.paged, after.paged):
-        found = compare(_lines(before, old), _lines(after, new), _first(before, old), _first(after, new))
+        found = compare(_lines(before, old), _lines(after, new), _first(before, old), _first(after, new), budget=budget)
         added, removed = added + found.added, removed + found.removed
         lines += found.lines[: MOST_LINES - len(lines)]
     return Difference(added, removed, tuple(lines))
 
 
-def compare(before: Sequence[Line], after: Sequence[Line], at: int = 1, to: int = 1) -> Difference:
+class Budget:
+    """Rest of `MOST_STEPS`: tenants decide how often a line is repeated, and the search takes cubic time for that."""
+
+    def __init__(self) -> None:
+        self.steps = MOST_STEPS
+
+
+class _Matcher(SequenceMatcher[str]):
+    """Search that takes all other lines for replaced ones when the budget is used up."""
+
+    def __init__(self, before: list[str], after: list[str], budget: Budget) -> None:
+        super().__init__(None, before, after, autojunk=False)
+        self._before = before
+        self._budget = budget
+
+    def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Match:
+        """Return the longest run of common lines; an empty one without budget."""
+        places = self.b2j
+        self._budget.steps -= sum(1 + len(places.get(line, ())) for line in self._before[alo:ahi])
+        if self._budget.steps < 0:
+            return Match(alo, blo, 0)
+        return super().find_longest_match(alo, ahi, blo, bhi)
+
+
+def compare(
+    before: Sequence[Line], after: Sequence[Line], at: int = 1, to: int = 1, *, budget: Budget | None = None
+) -> Difference:
     """Return the difference from *before*, whose first line has number *at*, to *after*, with number *to*."""
     head = 0
     while head < min(len(before), len(after)) and before[head].text == after[head].text:
@@ -63,7 +92,7 @@ def compare(before: Sequence[Line], after: Sequence[Line], at: int = 1, to: int 
         # Too many lines for a line-by-line match.
         return Difference(len(new), len(old), ())
     lines: list[DiffLine] = []
-    matcher = difflib.SequenceMatcher(None, [one.text for one in old], [one.text for one in new], autojunk=False)
+    matcher = _Matcher([one.text for one in old], [one.text for one in new], budget or Budget())
     for kind, i1, i2, j1, j2 in matcher.get_opcodes():
         if kind != "equal":
             lines += [_shown("-", at + head + number, old[number]) for number in range(i1, i2)]

@@ -1,5 +1,7 @@
 """The difference of two texts turns the older one into the newer one, whatever chunks they share."""
 
+from time import thread_time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,6 +9,7 @@ from haptic_trio.chunked import Page, Paged, Piece, Shelf
 from haptic_trio.console.history.differences import (
     LONGEST,
     MOST_DIFFERING,
+    Budget,
     Difference,
     Line,
     Text,
@@ -110,3 +113,24 @@ def test_a_long_line_is_cut() -> None:
     found = compare([], lines("x" * 5000))
 
     assert len(found.lines[0].text) == LONGEST + 1
+
+
+def test_lines_that_are_repeated_very_often_take_little_processor_time() -> None:
+    """A tenant may have a backend with thousands of equal lines; it took a minute to compare these."""
+    before, after = ["a", "b"] * 900, ["b", *["a", "a"] * 900]
+
+    began = thread_time()
+    found = compare(lines(*before), lines(*after))
+
+    assert thread_time() - began < 5
+    assert found.added - found.removed == len(after) - len(before)
+
+
+def test_all_ranges_of_two_versions_share_the_steps_of_the_search() -> None:
+    budget = Budget()
+    budget.steps = 10
+
+    found = [compare(lines(*"abab"), lines(*"bxaxb"), budget=budget) for _ in range(3)]
+
+    assert [one.removed for one in found] != [found[0].removed] * 3
+    assert found[-1].removed == 3
