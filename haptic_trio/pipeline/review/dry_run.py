@@ -6,6 +6,7 @@ and checks the complete configuration before the change is rejected.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -30,6 +31,7 @@ from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.review.dry_run_object import DryRunError, DryRunRender, Replacements, render_dry_run
+from haptic_trio.pipeline.review.pauses import ReviewPauses
 from haptic_trio.pipeline.validate import Validator, locate
 from haptic_trio.templating.values.subjects import ObjectWarning, Rejection, Subject
 
@@ -87,21 +89,30 @@ class DryRuns:
         self._scratch = scratch
         self._one_at_a_time = trio.Lock()
         self._checking = trio.CapacityLimiter(1)
+        self._pauses = ReviewPauses()
 
     async def run(self, replacements: Replacements, *, limit: float) -> DryRun:
         """Return the result of applying *replacements*; raises `DryRunError` if it cannot be determined.
 
-        That is the case before the first cycle of the pipeline, and while the
-        templates fail without the replacements. *limit*: seconds for
-        rendering, and the same again for `haproxy -c`.
+        That is the case before the first cycle of the pipeline, while the
+        templates fail without the replacements, and while reviews of the
+        namespace pause. *limit*: seconds for rendering, and the same again for
+        `haproxy -c`.
         """
+        namespace = _namespace_of(replacements)
+        self._pauses.check(namespace)
         async with self._one_at_a_time, self._pipeline.turn:
             # Writes wait while the worker thread reads.
             with self._stores.frozen():
                 if self._renderer.newest(self._stores) is None:
                     await self._render_newest()
                 dry_run = await render_dry_run(
-                    self._renderer, self._stores, replacements, self._quarantine.recall(), limit=limit
+                    self._renderer,
+                    self._stores,
+                    replacements,
+                    self._quarantine.recall(),
+                    limit=limit,
+                    note=partial(self._pauses.note, namespace),
                 )
             before, after = dry_run.before, dry_run.after
             if after is None:
@@ -234,6 +245,11 @@ def _only_object(replacements: Replacements) -> Subject | None:
     """Return the replaced object; None if *replacements* has several."""
     found = {ref for objects in replacements.values() for ref in objects}
     return Subject(*msgspec.structs.astuple(found.pop())) if len(found) == 1 else None
+
+
+def _namespace_of(replacements: Replacements) -> str:
+    """Return the namespace of the replaced objects, which have the same one; empty for those without one."""
+    return next((ref.namespace for objects in replacements.values() for ref in objects), "")
 
 
 def _global_faults(problems: Iterable[Problem]) -> Iterator[Fault]:

@@ -7,8 +7,9 @@ again. A dry run therefore costs twice as much as the change, and no memory
 that grows with the cluster.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import TypeAlias
 
 import msgspec
@@ -26,10 +27,12 @@ from haptic_trio.pipeline.session import RenderPermit, Session
 from haptic_trio.templating.incremental.ahead import Change, dependents_of
 from haptic_trio.templating.incremental.outputs import Recall
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
-from haptic_trio.templating.values.limits import clock
+from haptic_trio.templating.values.limits import clock, cpu_clock
 from haptic_trio.templating.values.subjects import FragmentKey
 from haptic_trio.templating.views import ResourcesView, answers_from, showing
 
+LONGEST_RENDER = 1.0
+"""Seconds after which the render of a change is given up: the changes of others wait meanwhile."""
 MOST_FETCHES = 3
 """Maximum number of rounds in which on-demand objects are fetched for one dry run."""
 
@@ -60,27 +63,42 @@ async def render_dry_run(
     recall: Recall,
     *,
     limit: float,
+    note: Callable[[float], None] = lambda _seconds: None,
 ) -> DryRunRender:
-    """Render *stores* with *replacements* in a worker thread, for at most *limit* seconds.
+    """Render *stores* with *replacements* in a worker thread, for at most *limit* seconds and `LONGEST_RENDER`.
 
+    *note* is called in that thread with the seconds of CPU time that it took.
     The renderer must have a newest render of *stores*. Meanwhile no other
     task may use the renderer, and the stores must not change. Missing
     on-demand objects are fetched; contents that are not in memory are not
     fetched, and count as empty. Raises `DryRunError` when the time is up, and
     for an object of a namespace on which very many fragments depend.
     """
-    until = clock() + limit
+    until = clock() + min(limit, LONGEST_RENDER)
     for _turn in range(MOST_FETCHES):
         permit = RenderPermit(until)
-        outcome = await renderer.lend(_DryRunStage(renderer, stores, recall, permit, replacements).run, permit)
+        stage = _DryRunStage(renderer, stores, recall, permit, replacements)
+        outcome = await renderer.lend(partial(_run_measured, stage, note), permit)
         if outcome is None:
             raise DryRunError("nothing has been rendered yet")
         if isinstance(outcome, DryRunRender):
             return outcome
         if isinstance(outcome, DryRunError):
             raise outcome
+        began = clock()
         await fetch_all(outcome, trio.current_time() + limit)
+        until += clock() - began
     raise DryRunError(f"missing objects had to be fetched more than {MOST_FETCHES} times")
+
+
+def _run_measured(
+    stage: "_DryRunStage", note: Callable[[float], None], before: Rendered, session: Session
+) -> DryRunRender | PendingSources | DryRunError:
+    began = cpu_clock()
+    try:
+        return stage.run(before, session)
+    finally:
+        note(cpu_clock() - began)
 
 
 class _DryRunStage:

@@ -151,6 +151,19 @@ async def test_rendering_that_takes_too_long_is_given_up_and_the_rest_goes_on() 
     assert await site.text() == before
 
 
+async def test_a_render_is_given_up_after_a_second_whatever_the_api_server_waits() -> None:
+    config = config_of(ENDLESS)
+    site = Site(config, stores_of(config))
+    site.put(service("web", rounds=0))
+    before = await site.text()
+
+    # It would take seconds.
+    with pytest.raises(DryRunError, match="too long"):
+        await site.dry_run(service("slow", rounds=90_000), limit=60.0)
+
+    assert await site.text() == before
+
+
 async def test_an_object_on_which_very_many_fragments_depend_is_not_tried() -> None:
     config = config_of(SHARING)
     site = Site(config, stores_of(config))
