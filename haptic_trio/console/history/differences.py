@@ -1,5 +1,6 @@
 """Differences of two versions of haproxy.cfg in chunks: only lines in chunks that they do not share are compared."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import Match, SequenceMatcher
 from typing import Any, NamedTuple
@@ -66,12 +67,12 @@ class _Matcher(SequenceMatcher[str]):
     def __init__(self, before: list[str], after: list[str], budget: Budget) -> None:
         super().__init__(None, before, after, autojunk=False)
         self._before = before
+        self._counts = Counter(after)
         self._budget = budget
 
     def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Match:
         """Return the longest run of common lines; an empty one without budget."""
-        places = self.b2j
-        self._budget.steps -= sum(1 + len(places.get(line, ())) for line in self._before[alo:ahi])
+        self._budget.steps -= sum(1 + self._counts[line] for line in self._before[alo:ahi])
         if self._budget.steps < 0:
             return Match(alo, blo, 0)
         return super().find_longest_match(alo, ahi, blo, bhi)
