@@ -1,7 +1,8 @@
-"""JSON resources of the console on the admin port, for scripts: routes, certificates, problems and instances.
+"""JSON resources of the console on the admin port, for scripts: routes, certificates, lines, problems and instances.
 
     GET /api/v1/routes?search=TEXT&state=STATE&offset=0&limit=200    a `RoutePage`
     GET /api/v1/certificates?offset=0&limit=200                      a `CertificatePage`
+    GET /api/v1/search?search=TEXT&context=2&offset=0&limit=100      a `SearchAnswer`
     GET /api/v1/problems                                             a `ProblemList`
     GET /api/v1/instances                                            an `InstanceList`
 
@@ -15,6 +16,7 @@ and with 503 while there is no configuration yet. The bodies of errors are
 import hmac
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -26,6 +28,7 @@ from haptic_trio.console.hosts import Hosts, is_same_origin, misdirected
 from haptic_trio.console.protocol import CertificatePage, InstanceList, ProblemList, RoutePage
 from haptic_trio.console.watched import Watched
 from haptic_trio.errors import HapticError
+from haptic_trio.explain.answers import MOST_HITS
 from haptic_trio.explain.route_list import RouteState
 
 API = "/api/v1"
@@ -42,18 +45,30 @@ def make_api(watched: Watched, token: str, hosts: Hosts) -> list[BaseRoute]:
 
     async def routes(request: Request) -> RoutePage:
         given = request.query_params
-        state, search = given.get("state", ""), given.get("search", "")
+        state = given.get("state", "")
         if state and state not in set(RouteState):
             raise ParameterError(f"state: one of {', '.join(RouteState)}")
-        if len(search) > _LONGEST_SEARCH:
-            raise ParameterError(f"search: at most {_LONGEST_SEARCH} characters")
         return await watched.routes.page(
-            search=search, state=state, offset=_number(request, "offset", 0), limit=_number(request, "limit", 200)
+            search=_search_text(request),
+            state=state,
+            offset=_number(request, "offset", 0),
+            limit=_number(request, "limit", 200),
         )
 
     async def certificates(request: Request) -> CertificatePage:
         return await watched.certificates.page(
             offset=_number(request, "offset", 0), limit=_number(request, "limit", 200)
+        )
+
+    async def search(request: Request) -> Any:
+        text = _search_text(request)
+        if not text.strip():
+            raise ParameterError("search: a text")
+        return await watched.configuration.search(
+            text,
+            context=_number(request, "context", 0),
+            offset=_number(request, "offset", 0),
+            limit=_number(request, "limit", MOST_HITS),
         )
 
     async def problems(_request: Request) -> ProblemList:
@@ -64,18 +79,17 @@ def make_api(watched: Watched, token: str, hosts: Hosts) -> list[BaseRoute]:
         state = watched.state()
         return InstanceList(instances=state.instances, fleet=state.fleet, now=watched.moment())
 
-    handlers: tuple[Callable[[Request], Awaitable[msgspec.Struct]], ...] = (
+    handlers: tuple[Callable[[Request], Awaitable[Any]], ...] = (
         routes,
         certificates,
+        search,
         problems,
         instances,
     )
     return [_resource(f"{API}/{handler.__name__}", handler, token.encode(), hosts) for handler in handlers]
 
 
-def _resource(
-    path: str, handle: Callable[[Request], Awaitable[msgspec.Struct]], token: bytes, hosts: Hosts
-) -> BaseRoute:
+def _resource(path: str, handle: Callable[[Request], Awaitable[Any]], token: bytes, hosts: Hosts) -> BaseRoute:
     async def answer(request: Request) -> Response:
         if not hosts.admit(request):
             return misdirected()
@@ -90,7 +104,7 @@ def _resource(
     return Route(path, answer, methods=["GET"])
 
 
-async def _answer(handle: Callable[[Request], Awaitable[msgspec.Struct]], request: Request) -> Response:
+async def _answer(handle: Callable[[Request], Awaitable[Any]], request: Request) -> Response:
     try:
         value = await handle(request)
     except ParameterError as exc:
@@ -103,6 +117,13 @@ async def _answer(handle: Callable[[Request], Awaitable[msgspec.Struct]], reques
 def _is_allowed(request: Request, token: bytes) -> bool:
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token)
+
+
+def _search_text(request: Request) -> str:
+    text = request.query_params.get("search", "")
+    if len(text) > _LONGEST_SEARCH:
+        raise ParameterError(f"search: at most {_LONGEST_SEARCH} characters")
+    return text
 
 
 def _number(request: Request, name: str, default: int) -> int:

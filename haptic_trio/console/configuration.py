@@ -10,7 +10,7 @@ from haptic_trio.config.model import Config
 from haptic_trio.config.templates import MAIN_TEMPLATE, template_set
 from haptic_trio.console.protocol import ConfigLine, ConfigPage
 from haptic_trio.errors import HapticError
-from haptic_trio.explain.answers import to_json
+from haptic_trio.explain.answers import MOST_HITS, to_json
 from haptic_trio.explain.requests import RequestMatch, RequestQuestion, match_request
 from haptic_trio.explain.resolve import explain
 from haptic_trio.explain.search import search
@@ -95,9 +95,9 @@ class Configuration:
         """Return what the request of *question* matches; raises `NotNowError` and `TargetError`."""
         return await self.consult(partial(_match, question=question))
 
-    async def search(self, text: str) -> Any:
-        """Return the lines of all files that contain *text*; raises `NotNowError`."""
-        return await self.consult(partial(_search, text=text))
+    async def search(self, text: str, *, context: int = 0, offset: int = 0, limit: int = MOST_HITS) -> Any:
+        """Return *limit* lines of all files that contain *text*, as `search` finds them; raises `NotNowError`."""
+        return await self.consult(partial(_search, text=text, context=context, offset=offset, limit=limit))
 
     async def view(self, path: str = MAIN_TEMPLATE) -> View:
         """Return the newest text of *path*; the view of haproxy.cfg is kept. Raises `NotNowError`."""
@@ -161,8 +161,8 @@ def _match(source: Source, rendered: Rendered, provenance: Provenance, *, questi
     return match_request(site_for(source, rendered, provenance, parsed=True), question)
 
 
-def _search(source: Source, rendered: Rendered, provenance: Provenance, *, text: str) -> Any:
-    return to_json(search(site_for(source, rendered, provenance), text))
+def _search(source: Source, rendered: Rendered, provenance: Provenance, *, text: str, **page: int) -> Any:
+    return to_json(search(site_for(source, rendered, provenance), text, **page))
 
 
 def site_for(source: Source, rendered: Rendered, provenance: Provenance, *, parsed: bool = False) -> Site:

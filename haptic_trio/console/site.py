@@ -24,7 +24,18 @@ _HEADERS = {
 _PARTS = {"": ("index.html", "text/html"), "/console.css": ("console.css", "text/css")}
 SCRIPTS = tuple(
     f"{name}.js"
-    for name in ("activity", "card", "configuration", "console", "dom", "internals", "routes", "stream", "views")
+    for name in (
+        "activity",
+        "card",
+        "configuration",
+        "console",
+        "dom",
+        "internals",
+        "routes",
+        "search",
+        "stream",
+        "views",
+    )
 )
 
 

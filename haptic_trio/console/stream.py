@@ -64,6 +64,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     offset: int = 0
     limit: int = 200
     search: str = ""
+    context: int = 0
+    """Of a search in all files: number of lines before and after each line, at most 5."""
     state: str = ""
     """Of the routes: only those with this state."""
     backends: tuple[str, ...] = ()
@@ -184,7 +186,13 @@ class _Viewer:
                     search=request.search,
                 )
             case "search":
-                ask = partial(configuration.search, request.search)
+                ask = partial(
+                    configuration.search,
+                    request.search,
+                    context=request.context,
+                    offset=request.offset,
+                    limit=request.limit,
+                )
             case "routes":
                 ask = partial(self._routes, request)
             case "certificates":

@@ -313,6 +313,9 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 
     line: Line
     made_by: MadeBy
+    before: tuple[Line, ...] = ()
+    """Lines before it, if the search has context."""
+    after: tuple[Line, ...] = ()
 
 
 class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", tag="search"):
@@ -320,8 +323,9 @@ class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer"
 
     text: str
     hits: tuple[Hit, ...]
-    """The first of them."""
+    """The first of them, or those from `offset` on."""
     count: int
+    offset: int = 0
 
 
 Answer: TypeAlias = (

@@ -102,3 +102,26 @@ async def test_certificates_are_paged_for_requests_with_the_token() -> None:
     assert denied.status_code == 401
     assert (answer.status_code, answer.json()["offset"]) == (200, 3)
     assert asked == [{"offset": 3, "limit": 2}]
+
+
+async def test_a_search_has_its_own_page_and_context_and_needs_a_text() -> None:
+    asked: list[tuple[str, dict[str, int]]] = []
+
+    async def search(text: str, **given: int) -> dict[str, Any]:
+        asked.append((text, given))
+        return {"answer": "search", "text": text, "hits": [], "count": 0, "offset": given["offset"]}
+
+    watched = cast("Watched", SimpleNamespace(configuration=SimpleNamespace(search=search)))
+    app = Starlette(routes=make_api(watched, TOKEN, Hosts()))
+    bearer = {"Authorization": f"Bearer {TOKEN}"}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=f"{SITE}/api/v1") as client:
+        denied = await client.get("/search?search=shop")
+        answer = await client.get("/search?search=shop%20a&context=2&offset=5&limit=7", headers=bearer)
+        wrong = [
+            await client.get(f"/search?{query}", headers=bearer) for query in ("", "search=%20", "search=a&context=x")
+        ]
+
+    assert denied.status_code == 401
+    assert (answer.status_code, answer.json()["offset"]) == (200, 5)
+    assert [one.status_code for one in wrong] == [400, 400, 400]
+    assert asked == [("shop a", {"context": 2, "offset": 5, "limit": 7})]

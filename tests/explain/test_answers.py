@@ -31,8 +31,8 @@ FIELDS = {
     "Product": "made_by lines lines_count sections files depends_on",
     "Use": "output fragment template line questions objects count",
     "ObjectAnswer": "object exists watched_as products idle used_by problems warnings notes",
-    "Hit": "line made_by",
-    "SearchAnswer": "text hits count",
+    "Hit": "line made_by before after",
+    "SearchAnswer": "text hits count offset",
 }
 
 

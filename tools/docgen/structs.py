@@ -84,7 +84,7 @@ def console_page() -> str:
         *_only(stream, "Hello", "Request"),
         *structs_of(protocol),
         *_only(route_list, "Route"),
-        *_only(answers, "ServedCertificate"),
+        *_only(answers, "ServedCertificate", "SearchAnswer", "Hit", "Line", "MadeBy", "Named"),
         *structs_of(requests),
     ]
     return "\n".join(

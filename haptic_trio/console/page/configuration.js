@@ -1,5 +1,6 @@
 // The configuration tab: pages of a file, and the explanation of a line, a section, a host or an object.
 import { addressOf, byId, link, make, moveBetween, readable } from "./dom.js";
+import { Search } from "./search.js";
 import { showDiff, showGenerations, showLines } from "./views.js";
 
 const PAGE_SIZE = 200;
@@ -26,9 +27,10 @@ export class Configuration {
     byId("next").addEventListener("click", () => this.from(this.offset + PAGE_SIZE));
     byId("generation").addEventListener("change", () => this.compare(Number(byId("generation").value)));
     moveBetween("lines", "button");
+    this.all = new Search(ask);
   }
 
-  // Shows what the address of the tab has: nothing, a line, or another target.
+  // Shows what the address of the tab has: nothing, a line, a search in all files, or another target.
   show(detail) {
     const line = LINE.exec(detail)?.groups;
     if (line) {
@@ -37,7 +39,7 @@ export class Configuration {
       this.offset = Math.floor((this.chosen - 1) / PAGE_SIZE) * PAGE_SIZE;
     }
     this.refresh();
-    if (detail) this.explain(detail);
+    if (detail && !this.all.show(detail)) this.explain(detail);
   }
 
   open(path) {

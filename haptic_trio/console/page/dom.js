@@ -75,6 +75,8 @@ export function nameRoles() {
   }
 }
 
+export const counted = (count, name) => `${count} ${name}${count === 1 ? "" : "s"}`;
+
 export const ms = (seconds) => (seconds ? (seconds * 1000).toFixed(seconds < 0.01 ? 1 : 0) : "");
 
 // The time of day of a clock time.

@@ -1,10 +1,8 @@
 // The headline, instances, problems and the configuration.
-import { byId, choices, fill, lasting, link, make, ms, stopAt, timeOf } from "./dom.js";
+import { byId, choices, counted, fill, lasting, link, make, ms, stopAt, timeOf } from "./dom.js";
 
 // Seconds before its expiry from which a certificate is marked.
 const SOON = 30 * 86400;
-
-const counted = (count, name) => `${count} ${name}${count === 1 ? "" : "s"}`;
 
 // The name of the last completed startup stage.
 export const stageOf = (state) => state.stages.at(-1)?.name ?? "none";
