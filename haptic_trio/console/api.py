@@ -1,8 +1,10 @@
-"""JSON resources of the console on the admin port, for scripts: routes, certificates, lines, problems and instances.
+"""JSON resources of the console on the admin port, for scripts: routes, certificates, lines, changes,
+problems and instances.
 
     GET /api/v1/routes?search=TEXT&state=STATE&offset=0&limit=200    a `RoutePage`
     GET /api/v1/certificates?offset=0&limit=200                      a `CertificatePage`
     GET /api/v1/search?search=TEXT&context=2&offset=0&limit=100      a `SearchAnswer`
+    GET /api/v1/changes                                              a `ChangeList`
     GET /api/v1/problems                                             a `ProblemList`
     GET /api/v1/instances                                            an `InstanceList`
 
@@ -25,7 +27,7 @@ from starlette.routing import BaseRoute, Route
 
 from haptic_trio.console.configuration import NotNowError
 from haptic_trio.console.hosts import Hosts, is_same_origin, misdirected
-from haptic_trio.console.protocol import CertificatePage, InstanceList, ProblemList, RoutePage
+from haptic_trio.console.protocol import CertificatePage, ChangeList, InstanceList, ProblemList, RoutePage
 from haptic_trio.console.watched import Watched
 from haptic_trio.errors import HapticError
 from haptic_trio.explain.answers import MOST_HITS
@@ -71,6 +73,9 @@ def make_api(watched: Watched, token: str, hosts: Hosts) -> list[BaseRoute]:
             limit=_number(request, "limit", MOST_HITS),
         )
 
+    async def changes(_request: Request) -> ChangeList:
+        return ChangeList(changes=watched.state().cycles, now=watched.moment())
+
     async def problems(_request: Request) -> ProblemList:
         state = watched.state()
         return ProblemList(objects=state.objects, inputs=state.problems)
@@ -83,6 +88,7 @@ def make_api(watched: Watched, token: str, hosts: Hosts) -> list[BaseRoute]:
         routes,
         certificates,
         search,
+        changes,
         problems,
         instances,
     )

@@ -117,6 +117,18 @@ class CycleView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reused: int = 0
     deploy_started: float | None = None
     deploy_seconds: float | None = None
+    operations: Mapping[str, int] = {}
+    """Runtime changes by kind, such as `server added`; those of the instance with the most of them."""
+    reloaded: int = 0
+    """Number of instances that it reloaded."""
+    reasons: tuple[str, ...] = ()
+    """Why it reloaded instances: changes that no runtime operation could make."""
+    held: tuple[str, ...] = ()
+    """Changes of it that wait for a reload."""
+    traffic: float | None = None
+    """Seconds from its first change until every instance had all of it; absent while some instance lacks a part."""
+    served_by: str = ""
+    """The later reconciliation that brought its changes to the last instance, if it was not this one."""
     outcome: str = ""
     """Empty while it runs, then an outcome, or `failed in` and a phase."""
     ended: float | None = None
@@ -315,6 +327,15 @@ class InstanceList(msgspec.Struct, frozen=True, kw_only=True):
     instances: tuple[InstanceView, ...]
     fleet: Any
     """As in `State`."""
+    now: Moment
+    """To convert clock times."""
+
+
+class ChangeList(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of `GET /api/v1/changes`."""
+
+    changes: tuple[CycleView, ...]
+    """The latest reconciliations, oldest first."""
     now: Moment
     """To convert clock times."""
 

@@ -121,6 +121,8 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the endpoint got only a part of the changes that need no reload; the next deployment continues."""
     operations: int = 0
     """Number of runtime operations; also those before a reload."""
+    changes: Mapping[str, int] = {}
+    """Number of these operations by kind, such as `server added`; without those that repaired drift."""
     drift: Mapping[str, int] = {}
     """Repaired drift, as in `DriftReport.found`."""
     seconds: float = 0.0

@@ -21,6 +21,7 @@ from haptic_trio.dataplane.endpoint import (
     ReplacesProcess,
     SyncResult,
 )
+from haptic_trio.dataplane.operation_counts import count_operations
 from haptic_trio.dataplane.planner import Planner
 from haptic_trio.errors import HapticError
 from haptic_trio.haproxy.model import Generation
@@ -93,6 +94,7 @@ async def sync_endpoint(
         # A reload applies everything.
         is_partial=split.is_partial and not reasons,
         operations=report.operations + (len(split.operations) if effective is not None else 0),
+        changes=count_operations(split.operations) if effective is not None else {},
         drift=report.found,
         seconds=trio.current_time() - began,
         observed=observed - began,

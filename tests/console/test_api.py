@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from haptic_trio.console.api import make_api
 from haptic_trio.console.configuration import NotNowError
 from haptic_trio.console.hosts import Hosts
-from haptic_trio.console.protocol import CertificatePage, RoutePage
+from haptic_trio.console.protocol import CertificatePage, CycleView, Moment, RoutePage
 from haptic_trio.console.watched import Watched
 
 TOKEN = "0123456789abcdef"
@@ -125,3 +125,17 @@ async def test_a_search_has_its_own_page_and_context_and_needs_a_text() -> None:
     assert (answer.status_code, answer.json()["offset"]) == (200, 5)
     assert [one.status_code for one in wrong] == [400, 400, 400]
     assert asked == [("shop a", {"context": 2, "offset": 5, "limit": 7})]
+
+
+async def test_changes_are_those_of_the_state() -> None:
+    change = CycleView(correlation="1-2", operations={"server added": 1}, traffic=0.1)
+    moment = Moment(clock=1.0, unix=2.0)
+    watched = cast("Watched", SimpleNamespace(state=lambda: SimpleNamespace(cycles=(change,)), moment=lambda: moment))
+    app = Starlette(routes=make_api(watched, TOKEN, Hosts()))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=f"{SITE}/api/v1") as client:
+        answer = await client.get("/changes", headers={"Authorization": f"Bearer {TOKEN}"})
+
+    assert answer.json() == {
+        "changes": [{"correlation": "1-2", "operations": {"server added": 1}, "traffic": 0.1}],
+        "now": {"clock": 1.0, "unix": 2.0},
+    }

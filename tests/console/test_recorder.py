@@ -179,3 +179,51 @@ def test_reported_problems_go_when_they_are_solved() -> None:
     record.observe(m.ProblemsReported(source="x", problems=()))
 
     assert record.problems == {}
+
+
+def test_cycle_has_what_it_changed_in_haproxy_and_the_time_until_traffic() -> None:
+    record = recorder(clock := Clock())
+
+    def trigger(correlation: str, at: float) -> None:
+        clock.now = at
+        record.observe(m.ReconcileTriggered(correlation=correlation, reason=m.Reason.CHANGED, changes=1, seen=at - 0.5))
+
+    def deploy(correlation: str, at: float, *results: SyncResult) -> None:
+        clock.now = at
+        for result in results:
+            record.observe(m.InstanceDeployed(correlation=correlation, result=result))
+        record.observe(
+            m.DeploymentCompleted(correlation=correlation, generation="g", results=results, failed=(), seconds=0.1)
+        )
+
+    def result(endpoint: str, changes: dict[str, int], *reasons: str, held: tuple[str, ...] = ()) -> SyncResult:
+        return SyncResult(
+            endpoint=endpoint, changed=True, reloaded=bool(reasons), reasons=reasons, held=held, changes=changes
+        )
+
+    trigger("1-1", 10.0)
+    deploy("1-1", 11.0, result("a", {"server added": 2}), result("b", {"server added": 1}))
+    # A change that waits for a reload, one that is never deployed by itself, and the reload.
+    trigger("1-2", 20.0)
+    deploy("1-2", 21.0, result("a", {}, held=("backend x added",)), result("b", {}, held=("backend x added",)))
+    waiting = cycles_of(record.entries())[1]
+    trigger("1-3", 22.0)
+    trigger("1-4", 23.0)
+    deploy("1-4", 26.0, result("a", {}, "backend x added"), result("b", {"map entry added": 1}, "backend x added"))
+
+    first, second, third, fourth = cycles_of(record.entries())
+
+    assert (first.operations, first.reloaded, first.traffic, first.served_by) == ({"server added": 2}, 0, 1.5, "")
+    assert (waiting.held, waiting.traffic) == (("backend x added",), None)
+    assert (second.held, second.reloaded, second.traffic, second.served_by) == ((), 0, 6.5, "1-4")
+    assert (third.traffic, third.served_by) == (4.5, "1-4")
+    assert (fourth.operations, fourth.reloaded, fourth.reasons) == ({"map entry added": 1}, 2, ("backend x added",))
+    assert (fourth.traffic, fourth.served_by) == (3.5, "")
+
+
+def test_failed_deployment_brings_no_traffic() -> None:
+    record = recorder(Clock())
+    record.observe(m.ReconcileTriggered(correlation="1-1", reason=m.Reason.CHANGED, changes=1, seen=99.0))
+    record.observe(m.DeploymentCompleted(correlation="1-1", generation="g", results=(), failed=("a",), seconds=0.1))
+
+    assert cycles_of(record.entries())[0].traffic is None

@@ -6,6 +6,7 @@ import { showDiff, showGenerations, showLines } from "./views.js";
 const PAGE_SIZE = 200;
 const MOST_ROUTES = 20;
 const ENTRY = /^(?<host>[^|\s]+)\|(?<path>\S*)/;
+const GENERATION = /^generation:(?<number>\d+)$/;
 const LINE = /^(?<path>[^\s:]+\.[a-z]+):(?<line>\d+)$/;
 
 export class Configuration {
@@ -30,7 +31,7 @@ export class Configuration {
     this.all = new Search(ask);
   }
 
-  // Shows what the address of the tab has: nothing, a line, a search in all files, or another target.
+  // Shows what the address of the tab has: nothing, a line, a search in all files, a generation, or another target.
   show(detail) {
     const line = LINE.exec(detail)?.groups;
     if (line) {
@@ -39,7 +40,9 @@ export class Configuration {
       this.offset = Math.floor((this.chosen - 1) / PAGE_SIZE) * PAGE_SIZE;
     }
     this.refresh();
-    if (detail && !this.all.show(detail)) this.explain(detail);
+    const generation = GENERATION.exec(detail)?.groups;
+    if (generation) this.compare(Number(generation.number), true);
+    else if (detail && !this.all.show(detail)) this.explain(detail);
   }
 
   open(path) {
@@ -76,14 +79,17 @@ export class Configuration {
     showGenerations(generations, this.generation, moment);
   }
 
-  async compare(number) {
+  // With *shown*, the changes are scrolled to.
+  async compare(number, shown = false) {
     this.generation = number;
+    byId("generation").value = String(number);
     try {
       const page = await this.ask("diff", { number });
       if (this.generation === number) showDiff(page);
     } catch (error) {
       byId("diff-summary").textContent = error.message;
     }
+    if (shown) byId("generation").scrollIntoView({ block: "start" });
   }
 
   choose(target) {

@@ -16,6 +16,7 @@ let detail = "";
 let state = null;
 let events = [];
 let seen = 0;
+let generations = [];
 let live = { processes: [], backends: [] };
 
 const stream = new Stream({
@@ -77,7 +78,11 @@ function take(message) {
       configuration.takeDiff(message.value);
       if (view === "configuration") configuration.refresh();
       break;
-    case "generations": configuration.takeGenerations(message.value, stream.moment); break;
+    case "generations":
+      generations = message.value;
+      configuration.takeGenerations(generations, stream.moment);
+      if (view === "activity") showState();
+      break;
     case "events":
       events = [...events, ...message.value].slice(-KEPT_EVENTS);
       seen = events.at(-1)?.number ?? seen;
@@ -92,7 +97,7 @@ function showState() {
   switch (view) {
     case "instances": views.showInstances(state, live.processes, stream.moment, stream.clock); break;
     case "problems": views.showProblems(state); break;
-    case "activity": showCycles(state, stream.moment); break;
+    case "activity": showCycles(state, generations, stream.moment); break;
     case "internals": showIteration(state); break;
   }
 }
