@@ -167,6 +167,13 @@
 {{- if and (has "gateway" $templating.libraries) $templating.extraContext.gatewayServices }}yes{{ end }}
 {{- end }}
 
+{{/* Not empty where the status of Ingresses has addresses of nodes. */}}
+{{- define "haptic-trio.publishesNodes" -}}
+{{- with .Values.controller }}
+{{- if and .publishNodes (not .publishAddresses) }}yes{{ end }}
+{{- end }}
+{{- end }}
+
 {{/* Not empty where clients may come by UDP, too. */}}
 {{- define "haptic-trio.offersHttp3" -}}
 {{- $templating := .Values.config.templating }}

@@ -171,6 +171,7 @@ def serve(
     dataplane_ca: Path | None,
     publish_service: tuple[str, str] | None,
     publish_addresses: tuple[str, ...],
+    publish_nodes: str | None,
     listen: str,
     console: str,
     console_hosts: tuple[str, ...],
@@ -204,7 +205,7 @@ def serve(
         agents=make_agent_list(agents, agent_ca, agent_cert, agent_key),
         apis=make_api_list(apis, dataplane_ca, os.environ, agents=agents, pods=pods),
         pods=make_pod_mode(pods, agents, agent_ca, agent_cert, agent_key, agent_server_name),
-        publishing=make_publishing(publish_service, publish_addresses),
+        publishing=make_publishing(publish_service, publish_addresses, publish_nodes, pods=pods),
         listen=listen,
         console=console,
         console_hosts=console_hosts,
@@ -381,7 +382,13 @@ def _status_access(options: ServeOptions, server: ApiCluster | None, identity: s
     if server is None:
         return None
     publishing = options.publishing
-    return StatusAccess(server=server, instance=identity, service=publishing.service, addresses=publishing.addresses)
+    return StatusAccess(
+        server=server,
+        instance=identity,
+        service=publishing.service,
+        addresses=publishing.addresses,
+        nodes=publishing.nodes,
+    )
 
 
 def _make_fleet(options: ServeOptions, process: Process, server: ApiCluster | None) -> LocalFleet | PodFleet | None:

@@ -138,6 +138,8 @@ class StatusAccess(msgspec.Struct, frozen=True, kw_only=True):
     """Namespace and name of the Service in front of HAProxy; its addresses are written to Ingresses."""
     addresses: tuple[str, ...] = ()
     """Addresses for Ingresses if there is no Service."""
+    nodes: str = ""
+    """One of `ADDRESS_KINDS`: those addresses of the nodes that run HAProxy pods are written; empty: none of nodes."""
 
 
 @dataclass(kw_only=True)

@@ -30,6 +30,7 @@ from haptic_trio.status.gateway import (
 from haptic_trio.status.gateway_services import INPUTS as GATEWAY_SERVICE_INPUTS
 from haptic_trio.status.gateway_services import GatewayServices
 from haptic_trio.status.ingress import Addresses, IngressClaim, IngressStatus
+from haptic_trio.status.node_addresses import follow_nodes
 from haptic_trio.status.object_events import EventWriter
 from haptic_trio.status.sources import StatusSource
 from haptic_trio.status.writer import StatusWriter, follow_service
@@ -79,6 +80,9 @@ async def _write_status(
             addresses.put(Addresses(access.addresses))
         elif access.service is not None:
             nursery.start_soon(follow_service, access.server, *access.service, addresses)
+        elif access.nodes:
+            labels = components.config.pod_selector.match_labels
+            nursery.start_soon(follow_nodes, access.server, process.source.namespace, labels, access.nodes, addresses)
         seen = 0
         while True:
             seen, _ = await addresses.wait_newer(seen)
@@ -99,7 +103,7 @@ def _report_service(process: Process, ref: ResourceRef, problem: str) -> None:
 
 def has_addresses(access: StatusAccess) -> bool:
     """Whether the addresses of HAProxy are configured; if not, addresses in status are neither written nor removed."""
-    return bool(access.addresses) or access.service is not None
+    return bool(access.addresses or access.nodes) or access.service is not None
 
 
 def make_sources(config: Config, stores: Stores, addresses: Latest[Addresses] | None) -> list[StatusSource]:

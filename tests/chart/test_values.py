@@ -340,6 +340,22 @@ def test_given_addresses_need_no_permission_for_the_service(helm: Helm) -> None:
     assert named == []
 
 
+@pytest.mark.parametrize("limited", [True, False])
+def test_addresses_of_nodes_need_permission_to_list_nodes_alone(helm: Helm, limited: bool) -> None:
+    own: dict[str, Any] = {
+        "controller__publishNodes": "external",
+        **({"watchNamespaces": ["team-a"]} if limited else {}),
+    }
+    objects = helm.render(**own)
+    args = pod_of(find(objects, "Deployment", "-controller"))["spec"]["containers"][0]["args"]
+    rules = [rule for one in objects if one["kind"] == "ClusterRole" for rule in one["rules"]]
+    named = [rule for one in objects for rule in one.get("rules", ()) if "demo-haptic-trio-haproxy" in str(rule)]
+
+    assert [one for one in args if one.startswith("--publish")] == ["--publish-nodes=external"]
+    assert {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]} in rules
+    assert named == []
+
+
 def test_a_hook_before_the_end_replaces_the_one_that_waits(helm: Helm) -> None:
     own = {"exec": {"command": ["drain"]}}
     objects = helm.render(haproxy__lifecycle={"preStop": own})

@@ -14,7 +14,7 @@ GROUPS = {
         *("--agent", "--pods", "--agent-ca", "--agent-cert", "--agent-key", "--agent-server-name"),
         *("--dataplane", "--dataplane-ca"),
     ),
-    "Addresses in the status of Ingresses": ("--publish-service", "--publish-address"),
+    "Addresses in the status of Ingresses": ("--publish-service", "--publish-nodes", "--publish-address"),
     "Health, metrics, console and traces": (
         *("--listen", "--console", "--console-host", "--console-token-file", "--otlp-endpoint"),
     ),

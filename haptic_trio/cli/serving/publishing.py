@@ -1,4 +1,4 @@
-"""Options of `serve` for the addresses in Ingress status."""
+"""Options of `serve` for the addresses in the status of Ingresses and Gateways."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from haptic_trio.status.node_addresses import ADDRESS_KINDS
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SERVICE = re.compile(r"(?P<namespace>[a-z0-9]([a-z0-9-]*[a-z0-9])?)/(?P<name>[a-z0-9]([a-z0-9-]*[a-z0-9])?)")
@@ -15,15 +17,17 @@ _HOST = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z
 
 
 class Publishing(msgspec.Struct, frozen=True, kw_only=True):
-    """External addresses of HAProxy; if both are empty, no Ingress status is written."""
+    """External addresses of HAProxy; if all are empty, no Ingress status is written."""
 
     service: tuple[str, str] | None = None
     """Namespace and name."""
     addresses: tuple[str, ...] = ()
+    nodes: str = ""
+    """Kind of addresses of the nodes that run HAProxy pods; empty: those of no node."""
 
 
 def publish_options(command: F) -> F:
-    """Add `--publish-service` and `--publish-address`."""
+    """Add `--publish-service`, `--publish-nodes` and `--publish-address`."""
     for decorate in (
         click.option(
             "--publish-address",
@@ -33,6 +37,13 @@ def publish_options(command: F) -> F:
             envvar="HAPTIC_PUBLISH_ADDRESSES",
             callback=_read_addresses,
             help="IP address or host name for the status of Ingresses; may be repeated.",
+        ),
+        click.option(
+            "--publish-nodes",
+            type=click.Choice(ADDRESS_KINDS),
+            envvar="HAPTIC_PUBLISH_NODES",
+            help="Addresses of the nodes that run HAProxy pods go into the status of Ingresses: the external ones (of a"
+            " node that has none, the internal ones), or the internal ones. Needs --pods.",
         ),
         click.option(
             "--publish-service",
@@ -46,11 +57,15 @@ def publish_options(command: F) -> F:
     return command
 
 
-def make_publishing(service: tuple[str, str] | None, addresses: tuple[str, ...]) -> Publishing:
-    """Return the options as one value; raises `click.UsageError` for both."""
-    if service is not None and addresses:
-        raise click.UsageError("--publish-service and --publish-address exclude each other")
-    return Publishing(service=service, addresses=addresses)
+def make_publishing(
+    service: tuple[str, str] | None, addresses: tuple[str, ...], nodes: str | None, *, pods: bool
+) -> Publishing:
+    """Return the options as one value; raises `click.UsageError` for several, and for nodes without *pods*."""
+    if [service is not None, bool(addresses), nodes is not None].count(True) > 1:
+        raise click.UsageError("--publish-service, --publish-nodes and --publish-address exclude each other")
+    if nodes is not None and not pods:
+        raise click.UsageError("--publish-nodes needs --pods: the addresses are those of the nodes of HAProxy's pods")
+    return Publishing(service=service, addresses=addresses, nodes=nodes or "")
 
 
 def _read_service(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[str, str] | None:

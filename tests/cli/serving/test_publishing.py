@@ -17,25 +17,28 @@ from haptic_trio.dataplane.agent.client import AgentAddress
 from tests.support.components.controller import credentials, raw_config_map
 
 
-def read(*arguments: str) -> Any:
+def read(*arguments: str, pods: bool = True) -> Any:
     """Return what the options are read as, or the message of their rejection."""
     found: list[Publishing] = []
 
     @click.command()
     @publish_options
-    def command(publish_service: tuple[str, str] | None, publish_addresses: tuple[str, ...]) -> None:
-        found.append(make_publishing(publish_service, publish_addresses))
+    def command(
+        publish_service: tuple[str, str] | None, publish_addresses: tuple[str, ...], publish_nodes: str | None
+    ) -> None:
+        found.append(make_publishing(publish_service, publish_addresses, publish_nodes, pods=pods))
 
     result = CliRunner().invoke(command, arguments)
     return found[0] if found else result.output
 
 
-def test_service_or_addresses_are_published() -> None:
+def test_service_nodes_or_addresses_are_published() -> None:
     assert read() == Publishing()
     assert read("--publish-service", "edge/haproxy") == Publishing(service=("edge", "haproxy"))
     assert read("--publish-address", "192.0.2.7", "--publish-address", "lb.test") == Publishing(
         addresses=("192.0.2.7", "lb.test")
     )
+    assert read("--publish-nodes", "internal") == Publishing(nodes="internal")
 
 
 @pytest.mark.parametrize(
@@ -44,10 +47,16 @@ def test_service_or_addresses_are_published() -> None:
         (["--publish-service", "haproxy"], "not NAMESPACE/NAME"),
         (["--publish-address", "under_score"], "neither an IP address"),
         (["--publish-service", "a/b", "--publish-address", "192.0.2.7"], "exclude each other"),
+        (["--publish-nodes", "external", "--publish-address", "192.0.2.7"], "exclude each other"),
+        (["--publish-nodes", "public"], "'public' is not one of 'external', 'internal'"),
     ],
 )
 def test_an_invalid_address_is_rejected(arguments: list[str], words: str) -> None:
     assert words in read(*arguments)
+
+
+def test_addresses_of_nodes_need_pods() -> None:
+    assert "--publish-nodes needs --pods" in read("--publish-nodes", "external", pods=False)
 
 
 def test_pods_need_all_certificates_or_none(tmp_path: Path) -> None:
