@@ -38,7 +38,7 @@ from haptic_trio.cli.serving.fleet import serving_control, with_fleet
 from haptic_trio.cli.serving.loading import choose_load, reserving
 from haptic_trio.cli.serving.option_groups import GROUPS, GroupedCommand
 from haptic_trio.cli.serving.probes import Scrapes, health_of, observing
-from haptic_trio.cli.serving.publishing import Publishing, make_publishing, publish_options
+from haptic_trio.cli.serving.publishing import Publishing, make_publishing, make_status_access, publish_options
 from haptic_trio.cli.serving.start_steps import StartSteps
 from haptic_trio.cli.serving.state_directory import keep_directories, make_scratch
 from haptic_trio.cli.serving.stopping import STOP_LIMIT, stop_limit
@@ -64,7 +64,7 @@ from haptic_trio.stages.election import lead_alone, make_identity, run_leadershi
 from haptic_trio.stages.fleets.local import LocalFleet, make_local_fleet
 from haptic_trio.stages.fleets.pods import PodFleet, make_pod_fleet
 from haptic_trio.stages.gc_tuning import Collections
-from haptic_trio.stages.process import Process, StatusAccess
+from haptic_trio.stages.process import Process
 from haptic_trio.telemetry.accounts import Accounts
 from haptic_trio.validation_tests.gate import GuardedLoad
 from haptic_trio.webhook.server import WebhookOptions
@@ -285,7 +285,7 @@ async def _run_locked(
         client=cluster,
         source=options.input.source,
         load=with_places(GuardedLoad(load, binary, scratch=scratch), options.input),
-        status_access=_status_access(options, server, identity),
+        status_access=make_status_access(options.publishing, server, identity),
         haproxy=binary,
         scratch=scratch,
         endpoints=endpoints,
@@ -376,19 +376,6 @@ def _tune_interpreter() -> None:
     # A render makes many small objects, hardly any of them in cycles. With the default threshold of 700, garbage
     # collection takes a fifth of the time.
     gc.set_threshold(10_000, 10, 3)
-
-
-def _status_access(options: ServeOptions, server: ApiCluster | None, identity: str) -> StatusAccess | None:
-    if server is None:
-        return None
-    publishing = options.publishing
-    return StatusAccess(
-        server=server,
-        instance=identity,
-        service=publishing.service,
-        addresses=publishing.addresses,
-        nodes=publishing.nodes,
-    )
 
 
 def _make_fleet(options: ServeOptions, process: Process, server: ApiCluster | None) -> LocalFleet | PodFleet | None:

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from haptic_trio.k8s.api.cluster import ApiCluster
+from haptic_trio.stages.process import StatusAccess
 from haptic_trio.status.node_addresses import ADDRESS_KINDS
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -66,6 +68,19 @@ def make_publishing(
     if nodes is not None and not pods:
         raise click.UsageError("--publish-nodes needs --pods: the addresses are those of the nodes of HAProxy's pods")
     return Publishing(service=service, addresses=addresses, nodes=nodes or "")
+
+
+def make_status_access(publishing: Publishing, server: ApiCluster | None, identity: str) -> StatusAccess | None:
+    """Return the access for status writes of the replica *identity*; None without an API server."""
+    if server is None:
+        return None
+    return StatusAccess(
+        server=server,
+        instance=identity,
+        service=publishing.service,
+        addresses=publishing.addresses,
+        nodes=publishing.nodes,
+    )
 
 
 def _read_service(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[str, str] | None:
