@@ -4,7 +4,7 @@
     console  {"kind": "welcome", "protocol": 1, "version": "…", "now": {"clock": …, "unix": …}}
     viewer   {"ask": "tasks", "id": 1}                                   one answer
     console  {"kind": "answer", "id": 1, "topic": "tasks", "value": …}
-    console  {"kind": "rejected", "id": 1, "message": "…"}               or an error
+    console  {"kind": "rejected", "id": 1, "message": "…"}               or an error, also of a subscription
     viewer   {"follow": ["state", "events"], "interval": 1, "since": 0}  subscription
     console  {"kind": "state", "value": …}                               when it changed
     console  {"kind": "events", "value": […], "missed": 0}               new events
@@ -14,9 +14,9 @@ The protocol is read-only.
 """
 
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import trio
@@ -128,17 +128,42 @@ class Viewers:
         return hello.hello == PROTOCOL and hmac.compare_digest(hello.token.encode(), self._token)
 
 
+_PRESENT: Final[Mapping[str, Callable[[Watched], Any]]] = {
+    "state": lambda watched: watched.state(),
+    "tasks": lambda _: read_tasks(),
+    "channels": lambda watched: watched.channels(),
+    "stores": lambda watched: watched.stores(),
+    "generations": lambda watched: watched.history.generations(),
+    "diff": lambda watched: watched.history.diff(),
+}
+"""By topic of a subscription: a value that is in memory."""
+
+_COMPUTED: Final[Mapping[str, tuple[Callable[[Watched, Request], Awaitable[Any]], float]]] = {
+    "live": (lambda watched, request: watched.live.read(request.backends), LIVE_INTERVAL),
+    "routes": (lambda watched, request: _routes(watched, request, patient=True), 0.0),
+    # The first page: the offset of a subscription is that of its routes.
+    "certificates": (lambda watched, _: watched.certificates.page(patient=True), 0.0),
+}
+"""By topic of a subscription: a value that takes I/O or a computation, and the least seconds between two of them."""
+
+
+async def _routes(watched: Watched, request: Request, *, patient: bool = False) -> RoutePage:
+    return await watched.routes.page(
+        search=request.search, state=request.state, offset=request.offset, limit=request.limit, patient=patient
+    )
+
+
 class _Viewer:
     def __init__(self, socket: WebSocket, watched: Watched) -> None:
         self._socket = socket
         self._watched = watched
+        self._due: dict[str, float] = {}
         self._request = Request()
         self._sent: dict[str, bytes] = {}
         self._seen = 0
         self._changed = trio.Event()
         self._sending = trio.Lock()
         self._last_sent = 0.0
-        self._next_live = 0.0
 
     async def run(self) -> None:
         await self._send(
@@ -152,8 +177,12 @@ class _Viewer:
                 except (WebSocketDisconnect, KeyError, *INVALID_JSON):
                     break
                 if request.follow is not None:
-                    self._request, self._seen, self._sent = request, request.since, {}
-                    self._next_live = 0.0
+                    unknown = [topic for topic in request.follow if topic not in {"events", *_PRESENT, *_COMPUTED}]
+                    if unknown:
+                        message = f"unknown topics to follow: {', '.join(map(repr, unknown))}"
+                        await self._send({"kind": "rejected", "id": request.id, "message": message})
+                        continue
+                    self._request, self._seen, self._sent, self._due = request, request.since, {}, {}
                     self._changed.set()
                 else:
                     await self._answer(request)
@@ -171,12 +200,12 @@ class _Viewer:
         watched = self._watched
         configuration = watched.configuration
         match request.ask:
-            case "state" | "tasks" | "channels" | "stores" | "generations" as topic:
-                return self._read(topic)
             case "events":
                 return watched.recorder.events(request.since)
             case "diff":
                 return watched.history.diff(request.number)
+            case topic if topic in _PRESENT:
+                return _PRESENT[topic](watched)
             case "config":
                 ask: Callable[[], Awaitable[Any]] = partial(
                     configuration.page,
@@ -194,7 +223,7 @@ class _Viewer:
                     limit=request.limit,
                 )
             case "routes":
-                ask = partial(self._routes, request)
+                ask = partial(_routes, watched, request)
             case "certificates":
                 ask = partial(watched.certificates.page, offset=request.offset, limit=request.limit)
             case "live":
@@ -208,49 +237,26 @@ class _Viewer:
                 raise UnknownTopicError(f"unknown topic {other!r}")
         return await ask()
 
-    async def _routes(self, request: Request, *, patient: bool = False) -> RoutePage:
-        return await self._watched.routes.page(
-            search=request.search, state=request.state, offset=request.offset, limit=request.limit, patient=patient
-        )
-
-    def _read(self, topic: str) -> Any:
-        match topic:
-            case "tasks":
-                return read_tasks()
-            case "channels":
-                return self._watched.channels()
-            case "stores":
-                return self._watched.stores()
-            case "generations":
-                return self._watched.history.generations()
-            case "diff":
-                return self._watched.history.diff()
-        return self._watched.state()
-
     async def _follow(self) -> None:
         while True:
             request = self._request
             for topic in request.follow or ():
                 if topic == "events":
                     await self._send_events()
-                elif topic == "live" and trio.current_time() >= self._next_live:
-                    self._next_live = trio.current_time() + LIVE_INTERVAL
-                    await self._send_computed(topic, partial(self._watched.live.read, request.backends))
-                elif topic == "routes":
-                    await self._send_computed(topic, partial(self._routes, request, patient=True))
-                elif topic == "certificates":
-                    # The first page: the offset of a subscription is that of its routes.
-                    await self._send_computed(topic, partial(self._watched.certificates.page, patient=True))
-                elif topic in {"state", "tasks", "channels", "stores", "generations", "diff"}:
-                    await self._send_if_new(topic)
+                elif topic in _PRESENT:
+                    await self._send_if_new(topic, _PRESENT[topic](self._watched))
+                elif trio.current_time() >= self._due.get(topic, 0.0):
+                    compute, interval = _COMPUTED[topic]
+                    self._due[topic] = trio.current_time() + interval
+                    await self._send_computed(topic, compute(self._watched, request))
             if trio.current_time() - self._last_sent > ALIVE:
                 await self._send({"kind": "now", "value": self._watched.moment()})
             with trio.move_on_after(max(SHORTEST_INTERVAL, request.interval) if request.follow else ALIVE):
                 await self._changed.wait()
                 self._changed = trio.Event()
 
-    async def _send_if_new(self, topic: str) -> None:
-        encoded = msgspec.json.encode({"kind": topic, "value": self._read(topic)})
+    async def _send_if_new(self, topic: str, value: Any) -> None:
+        encoded = msgspec.json.encode({"kind": topic, "value": value})
         if self._sent.get(topic) != encoded:
             self._sent[topic] = encoded
             await self._send_bytes(encoded)
@@ -264,16 +270,13 @@ class _Viewer:
         self._seen = events[-1].number if events else recorder.last
         await self._send({"kind": "events", "value": events, "missed": missed})
 
-    async def _send_computed(self, topic: str, compute: Callable[[], Awaitable[Any]]) -> None:
+    async def _send_computed(self, topic: str, computing: Awaitable[Any]) -> None:
         try:
-            value = await compute()
+            value = await computing
         except HapticError:
             # Not rendered yet; the next round sends it.
             return
-        encoded = msgspec.json.encode({"kind": topic, "value": value})
-        if self._sent.get(topic) != encoded:
-            self._sent[topic] = encoded
-            await self._send_bytes(encoded)
+        await self._send_if_new(topic, value)
 
     async def _send(self, message: object) -> None:
         await self._send_bytes(msgspec.json.encode(message))

@@ -1,4 +1,4 @@
-"""The conversation with one viewer: who does not listen does not keep others out."""
+"""The session with one viewer: one that does not read does not keep others out."""
 
 from typing import Any, cast
 
@@ -20,6 +20,7 @@ class Sleeper:
     def __init__(self, token: str, *messages: str) -> None:
         self.messages = [msgspec.json.encode({"hello": 1, "token": token}).decode(), *messages]
         self.ended = ""
+        self.received: list[str] = []
 
     async def accept(self) -> None:
         """Be connected."""
@@ -42,8 +43,9 @@ class Sleeper:
 class Talker(Sleeper):
     """A viewer that takes what it is sent."""
 
-    async def send_text(self, _text: str) -> None:
+    async def send_text(self, text: str) -> None:
         """Take it."""
+        self.received.append(text)
 
 
 class Nothing:
@@ -75,7 +77,7 @@ async def test_json_with_very_many_levels_ends_the_conversation() -> None:
     viewers = Viewers(cast("Watched", Nothing()), "the-right-token")
     deep = '{"x":' + "[" * 20_000
     stranger: Any = Sleeper("another-token")
-    stranger._messages = [deep]
+    stranger.messages = [deep]
     known: Any = Talker("the-right-token", deep)
 
     with trio.fail_after(5):
@@ -121,3 +123,13 @@ async def test_live_figures_are_read_at_intervals_and_for_viewers_alone(autojump
     await trio.sleep(100)
 
     assert watched.asked == [("web",)] * 5
+
+
+async def test_a_subscription_to_an_unknown_topic_is_rejected(autojump_clock: MockClock) -> None:
+    talker: Any = Talker("the-right-token", '{"follow": ["events", "queues"], "id": 7}')
+
+    with trio.move_on_after(1):
+        await Viewers(cast("Watched", Nothing()), "the-right-token").serve(talker)
+
+    (rejection,) = [message for message in map(msgspec.json.decode, talker.received) if message["kind"] == "rejected"]
+    assert rejection == {"kind": "rejected", "id": 7, "message": "unknown topics to follow: 'queues'"}
