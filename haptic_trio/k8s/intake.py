@@ -34,6 +34,8 @@ class Intake:
         self._share = FIRST_SHARE
         self._is_open = seconds == inf
         self._has_begun = False
+        self._is_first = False
+        """Whether the present cycle is the first one, which renders everything, however few objects changed."""
         self._taken: set[ResourceRef] = set()
         self._counts: Counter[Queue] = Counter()
         self._waiting: dict[Queue, dict[ResourceRef, None]] = {}
@@ -125,14 +127,16 @@ class Intake:
             if not waiting:
                 del self._waiting[queue]
 
-    def begin(self, *, is_for_others: bool = False) -> tuple[ResourceRef, ...]:
+    def begin(self, *, is_for_others: bool = False, is_for_all: bool = False) -> tuple[ResourceRef, ...]:
         """Begin another cycle; return the objects that have waited and are taken in now, oldest changes first.
 
         With *is_for_others* the cycle is for changes that have not waited, and none that has waited is taken in.
+        With *is_for_all* everything is taken in, as in the first cycle.
         """
         self._taken.clear()
         self._counts.clear()
-        if not self._has_begun:
+        self._is_first = not self._has_begun
+        if self._is_first or is_for_all:
             self._has_begun = True
             found = list(chain.from_iterable(self._waiting.values()))
             self._waiting.clear()
@@ -149,7 +153,9 @@ class Intake:
         return tuple(found)
 
     def note(self, seconds: float) -> None:
-        """Adjust the shares to the duration of the cycle that just ended."""
+        """Adjust the shares to the duration of the cycle that just ended, unless it was the first one."""
+        if self._is_first:
+            return
         taken = sum(self._counts.values())
         if seconds > self._seconds and taken > LEAST_SHARE:
             self._share = max(LEAST_SHARE, int(min(self._share, taken) * self._seconds / seconds))

@@ -328,9 +328,9 @@ class Stores(Mapping[str, Store]):
             self._stores[name].take_over(former[name])
         self.intake.take_over(former.intake)
 
-    def take_in(self, *, is_for_others: bool = False) -> None:
+    def take_in(self, *, is_for_others: bool = False, is_for_all: bool = False) -> None:
         """Begin another cycle: let readers see changes that have waited, as far as the intake admits them."""
-        for ref in self.intake.begin(is_for_others=is_for_others):
+        for ref in self.intake.begin(is_for_others=is_for_others, is_for_all=is_for_all):
             for store in self._stores.values():
                 store.take_in(ref)
 

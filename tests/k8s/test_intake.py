@@ -21,6 +21,8 @@ def refs(count: int, namespace: str = "big", kind: str = "Service") -> list[Reso
 
 def begun(seconds: float = 0.1) -> Intake:
     intake = Intake(seconds)
+    # After the first cycle, which takes in everything.
+    assert intake.begin() == ()
     assert intake.begin() == ()
     return intake
 
@@ -127,6 +129,25 @@ def test_the_share_follows_the_duration_of_cycles() -> None:
         intake.note(10.0)
         taken = len(intake.begin())
     assert taken == LEAST_SHARE
+
+
+def test_the_first_cycle_leaves_the_share_as_it_is() -> None:
+    intake = Intake(0.1)
+    intake.begin()
+    admitted(intake, refs(1000))
+
+    # It renders everything, with few changes and with many.
+    intake.note(10.0)
+
+    assert len(intake.begin()) == FIRST_SHARE
+
+
+def test_a_cycle_for_all_changes_takes_in_everything() -> None:
+    intake, wanted = begun(), refs(3 * FIRST_SHARE)
+    admitted(intake, wanted)
+
+    assert intake.begin(is_for_others=True, is_for_all=True) == tuple(wanted[FIRST_SHARE:])
+    assert not intake.is_waiting
 
 
 def test_a_fast_cycle_with_few_objects_leaves_the_share_as_it_is() -> None:
