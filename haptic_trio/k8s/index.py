@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import chain, product
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from haptic_trio.errors import HapticError, Problem, ProblemsError
 from haptic_trio.ingress.served import COMPUTED_KEYS
@@ -68,25 +68,29 @@ class KeySchema:
         """Raises `ProblemsError` for invalid JSONPath expressions."""
         self.index_by = tuple(index_by)
         self._paths = compile_paths(index_by, "indexBy")
+        # Nearly every key is a text behind a few names, which needs no call for each object.
+        self._columns = [(_names_of(path), path) for path in self._paths]
 
     def prefixes(self, resource: Resource) -> tuple[Keys, ...]:
         """Return each key prefix that *resource* is found under, the empty one excluded, none twice."""
         columns: list[list[str]] = []
         is_single = True
-        for path in self._paths:
-            values = path.find(resource)
-            if len(values) == 1 and type(values[0]) is str:
-                columns.append(values)
-            else:
-                texts = dict.fromkeys(text_of(value) for value in values if value is not None)
-                if not texts:
-                    break
-                columns.append(list(texts))
-                is_single = is_single and len(texts) == 1
+        for names, path in self._columns:
+            value: Any = resource
+            for name in names:
+                value = value.get(name) if type(value) is dict else None
+            if type(value) is str:
+                columns.append([value])
+                continue
+            texts = dict.fromkeys(text_of(value) for value in path.find(resource) if value is not None)
+            if not texts:
+                break
+            columns.append(list(texts))
+            is_single = is_single and len(texts) == 1
         if is_single:
             # Nearly every object.
-            keys = tuple(column[0] for column in columns)
-            return tuple(keys[:depth] for depth in range(1, len(keys) + 1))
+            keys = tuple([column[0] for column in columns])
+            return (keys,) if len(keys) == 1 else tuple([keys[:depth] for depth in range(1, len(keys) + 1)])
         return tuple(chain.from_iterable(product(*columns[:depth]) for depth in range(1, len(columns) + 1)))
 
     def needs_only(self, field: str) -> bool:
@@ -99,6 +103,13 @@ class KeySchema:
         if len(texts) > len(self.index_by):
             raise TooManyKeysError(store, texts, self.index_by)
         return texts
+
+
+def _names_of(path: Path) -> tuple[str, ...]:
+    """Return the steps of *path* if all of them are names; otherwise nothing."""
+    steps = path.steps or ()
+    names = tuple(step for step in steps if isinstance(step, str))
+    return names if len(names) == len(steps) else ()
 
 
 class Table:

@@ -114,17 +114,17 @@ class _Reflection:
                     self._has_nameless = True
                     self._report(self._source, (_nameless(self._source, 1),))
                 case Upserted(resource):
-                    self._upsert(resource, refs)
+                    self._upsert(ref_of(resource), resource, refs)
                 case Deleted(resource):
                     self._delete(ref_of(resource), self._stores, refs)
             if number % SLICE == 0:
                 yield
 
-    def _upsert(self, resource: Resource, refs: dict[ResourceRef, None]) -> None:
+    def _upsert(self, ref: ResourceRef, resource: Resource, refs: dict[ResourceRef, None]) -> None:
         kept = self._stores[0].without_ignored(resource)
-        if changed := {store.name for store in self._stores if store.upsert(kept)}:
+        if changed := {store.name for store in self._stores if store.put(ref, kept)}:
             self._changed |= changed
-            refs[ref_of(resource)] = None
+            refs[ref] = None
 
     def _delete(self, ref: ResourceRef, stores: Iterable[Store], refs: dict[ResourceRef, None]) -> None:
         if changed := {store.name for store in stores if store.delete(ref)}:
@@ -133,13 +133,14 @@ class _Reflection:
 
     def _replace(self, objects: Sequence[Resource], refs: dict[ResourceRef, None]) -> Iterator[None]:
         # Of several objects with one reference the last one counts.
-        named = {ref: resource for resource in objects if (ref := ref_of(resource)).name}
-        nameless = sum(not _has_name(resource) for resource in objects)
+        found = [(ref_of(resource), resource) for resource in objects]
+        named = {ref: resource for ref, resource in found if ref.name}
+        nameless = sum(not ref.name for ref, _ in found)
         if self._has_nameless != bool(nameless):
             self._has_nameless = not self._has_nameless
             self._report(self._source, (_nameless(self._source, nameless),) if self._has_nameless else ())
         for number, ref in enumerate(sorted(named, key=_order), 1):
-            self._upsert(named[ref], refs)
+            self._upsert(ref, named[ref], refs)
             if number % SLICE == 0:
                 yield
         gone: dict[ResourceRef, None] = {}

@@ -201,7 +201,11 @@ class Store:
 
     def upsert(self, resource: Resource) -> bool:
         """Put *resource* in; False if that changes nothing."""
-        return self._put(ref_of(resource), resource) is not _UNCHANGED
+        return self.put(ref_of(resource), self.without_ignored(resource))
+
+    def put(self, ref: ResourceRef, reduced: Resource) -> bool:
+        """Put *reduced*, a result of `without_ignored` that *ref* refers to, in; False if that changes nothing."""
+        return self._put(ref, reduced) is not _UNCHANGED
 
     def delete(self, ref: ResourceRef) -> bool:
         """Take the object *ref* out; False if it is not there."""
@@ -215,7 +219,7 @@ class Store:
         wanted = {ref_of(resource): resource for resource in resources}
         added, changed = [], []
         for ref in sorted(wanted, key=_order):
-            outcome = self._put(ref, wanted[ref])
+            outcome = self._put(ref, self.without_ignored(wanted[ref]))
             if outcome is _ADDED:
                 added.append(ref)
             elif outcome is _CHANGED:
@@ -251,7 +255,6 @@ class Store:
 
     def _put(self, ref: ResourceRef, resource: Resource) -> str:
         current = self._current(ref)
-        resource = self.without_ignored(resource)
         if current is not None and self._is_same(current, resource):
             return _UNCHANGED
         self._write(ref, resource)

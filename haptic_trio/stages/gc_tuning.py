@@ -77,7 +77,7 @@ class Collections:
 
     @contextmanager
     def paused(self) -> Iterator["Pause"]:
-        """Disable collections during the block, which makes a candidate."""
+        """Disable collections during the block, which makes a candidate, or reads what all iterations use."""
         pause = Pause()
         if not self._wanted or not gc.isenabled():
             yield pause

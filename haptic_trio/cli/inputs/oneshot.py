@@ -102,16 +102,17 @@ async def read_snapshot(options: InputOptions, steps: Steps = SILENT) -> Snapsho
     begin_reading(steps, cluster)
     findings: list[Finding] = []
     stores = Stores(())
-    async with trio.open_nursery() as nursery:
-        await nursery.start(cluster.run)
-        loaded: LoadedConfig | None = None
-        try:
-            loaded = await _load(cluster, options.source)
-        except ProblemsError as exc:
-            findings = find(Area.CONFIGURATION, [_unread(problem, problems) for problem in exc.problems])
-        if loaded is not None:
-            stores = await _fill_stores(cluster, loaded.config, problems, steps)
-        nursery.cancel_scope.cancel(reason="everything has been read")
+    with _COLLECTIONS.paused():
+        async with trio.open_nursery() as nursery:
+            await nursery.start(cluster.run)
+            loaded: LoadedConfig | None = None
+            try:
+                loaded = await _load(cluster, options.source)
+            except ProblemsError as exc:
+                findings = find(Area.CONFIGURATION, [_unread(problem, problems) for problem in exc.problems])
+            if loaded is not None:
+                stores = await _fill_stores(cluster, loaded.config, problems, steps)
+            nursery.cancel_scope.cancel(reason="everything has been read")
     # An API server holds only well-formed objects; a missing optional kind is a warning.
     is_warning = options.manifests is None
     manifests = [
@@ -142,24 +143,25 @@ async def read_overlaid(options: InputOptions, changed: Path, steps: Steps = SIL
     found: dict[str, tuple[Problem, ...]] = {}
     below = make_cluster(options, found.__setitem__)
     above = DirectoryCluster(changed, report=as_given(found.__setitem__, changed))
-    async with trio.open_nursery() as nursery:
-        begin_reading(steps, below)
-        await nursery.start(below.run)
-        begin_reading(steps, above)
-        await nursery.start(above.run)
-        loaded: LoadedConfig | None = None
-        stores = Stores(())
-        findings: list[Finding] = []
-        try:
-            loaded = await _load_overlaid(above, below, options.source)
-        except ProblemsError as exc:
-            findings = find(Area.CONFIGURATION, exc.problems)
-        if loaded is not None:
-            stores = await _fill_stores(below, loaded.config, found, steps)
-            for name, store in (await _fill_stores(above, loaded.config, found)).items():
-                for resource in store.list():
-                    stores[name].upsert(resource)
-        nursery.cancel_scope.cancel(reason="everything has been read")
+    with _COLLECTIONS.paused():
+        async with trio.open_nursery() as nursery:
+            begin_reading(steps, below)
+            await nursery.start(below.run)
+            begin_reading(steps, above)
+            await nursery.start(above.run)
+            loaded: LoadedConfig | None = None
+            stores = Stores(())
+            findings: list[Finding] = []
+            try:
+                loaded = await _load_overlaid(above, below, options.source)
+            except ProblemsError as exc:
+                findings = find(Area.CONFIGURATION, exc.problems)
+            if loaded is not None:
+                stores = await _fill_stores(below, loaded.config, found, steps)
+                for name, store in (await _fill_stores(above, loaded.config, found)).items():
+                    for resource in store.list():
+                        stores[name].upsert(resource)
+            nursery.cancel_scope.cancel(reason="everything has been read")
     manifests = [finding for problems in found.values() for finding in find(Area.MANIFESTS, problems)]
     return Snapshot(loaded=loaded, stores=stores, findings=(*manifests, *findings))
 
@@ -231,17 +233,16 @@ async def _fill_stores(
         await trio.sleep(READ_LIMIT)
         raise IncompleteError(tuple(problem for each in problems.values() for problem in each))
 
-    with _COLLECTIONS.paused():
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(give_up)
-            for name, store in stores.items():
-                selection = selection_of(config.watched_resources[name])
-                await nursery.start(
-                    partial(run_reflector, cluster, selection, (store,), _ignore_change, report=problems.__setitem__)
-                )
-            found = dict(problems)
-            # No more changes reach the stores.
-            nursery.cancel_scope.cancel(reason="every first list is in its store")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(give_up)
+        for name, store in stores.items():
+            selection = selection_of(config.watched_resources[name])
+            await nursery.start(
+                partial(run_reflector, cluster, selection, (store,), _ignore_change, report=problems.__setitem__)
+            )
+        found = dict(problems)
+        # No more changes reach the stores.
+        nursery.cancel_scope.cancel(reason="every first list is in its store")
     # A watch withdraws its problems when it is cancelled.
     problems.update(found)
     return stores
