@@ -14,6 +14,7 @@ import trio
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from haptic_trio.cli.browser import open_page, page_url
 from haptic_trio.cli.console_client import ConsoleClient, find_console, open_console
 from haptic_trio.cli.inputs.choices import controller_dir_option, output_option
 from haptic_trio.cli.output.debug import (
@@ -75,6 +76,12 @@ def _group_options(context: click.Context) -> dict[str, Any]:
 
 
 @click.group(invoke_without_command=True)
+@click.option(
+    "--open",
+    "opens_page",
+    is_flag=True,
+    help="Open the page of the console in the browser; without a browser, print its address with the token.",
+)
 @viewer_options
 @click.pass_context
 def debug(context: click.Context, /, **where: Any) -> None:
@@ -83,6 +90,7 @@ def debug(context: click.Context, /, **where: Any) -> None:
     \b
       haptic-trio debug                    routes, instances, problems, configuration, activity and
                                            internals, live; one snapshot into a file or pipe
+      haptic-trio debug --open             the page of the console, in the browser
       haptic-trio debug problems           quarantined objects and warnings, with their reasons
       haptic-trio debug tasks              all tasks and what each waits for
       haptic-trio debug channels           how full each channel is
@@ -98,7 +106,11 @@ def debug(context: click.Context, /, **where: Any) -> None:
     The console is read-only. Text that derives from a Secret is shown as a
     hash. Exit codes: 0 done, 2 no console answers.
     """
-    if context.invoked_subcommand is None:
+    if where["opens_page"]:
+        if context.invoked_subcommand is not None:
+            raise click.UsageError("--open and a subcommand exclude each other")
+        _open_page(where)
+    elif context.invoked_subcommand is None:
         if where["output_format"] == "json":
             _talk(where, _print_live)
         elif _is_interactive():
@@ -284,6 +296,22 @@ async def _print_snapshot(client: ConsoleClient) -> None:
     terminal = Console(highlight=False)
     known = {topic: await client.ask(topic) for topic in ("state", "channels")}
     terminal.print(live_view(known, await client.ask("events"), client.welcome["now"], terminal.height))
+
+
+def _open_page(where: dict[str, Any]) -> None:
+    address, token = find_console(where["state_dir"], where["url"], where["token_file"])
+    url = page_url(address, token)
+
+    async def is_answered(_client: ConsoleClient) -> None:
+        """The connection has shown that the console takes the token."""
+
+    _talk(where, is_answered)
+    folder = where["token_file"].parent if where["token_file"] else where["state_dir"]
+    is_open = open_page(url, folder)
+    if where["output_format"] == "json":
+        _print_json({"url": url, "opened": is_open})
+    else:
+        click.echo(f"The browser shows {url.partition('#')[0]}" if is_open else url)
 
 
 def _is_interactive() -> bool:

@@ -29,6 +29,7 @@ SCRIPTS = tuple(
         "card",
         "configuration",
         "console",
+        "copy",
         "dom",
         "internals",
         "routes",

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import PurePosixPath
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -59,7 +60,8 @@ class Announcement:
         console = self._console.page
         shown = f"Serving {_listed(addresses)}: {quantity(routes, 'route')}, {quantity(instances, 'instance')}."
         if console:
-            shown += f" Console: {console}" + (f"#token={self._console.token}" if self._shows_token else "")
+            token = f"#token={quote(self._console.token, safe='')}" if self._shows_token else ""
+            shown += f" Console: {console}{token}"
         get_logger(MAIN).info(
             "serving", addresses=addresses, routes=routes, instances=instances, console=console, shown=shown
         )

@@ -1,5 +1,5 @@
 // What a request matches, from the request to the servers: each step with a link to the lines of the configuration.
-import { link, make } from "./dom.js";
+import { copyButton, link, make } from "./dom.js";
 
 const named = (one) => (one ? `${one.kind ? `${one.kind} ` : ""}${one.namespace ? `${one.namespace}/` : ""}${one.name}` : "");
 const lineLink = (path, line, text = `${path}:${line}`) => link("configuration", `${path}:${line}`, text);
@@ -12,7 +12,7 @@ const STATUS = {
 export function showCard(card, match, request, figures) {
   const focused = card.contains(document.activeElement) ? document.activeElement.textContent : null;
   const { route, visits, backends } = match;
-  const steps = [["Request", [`${request.method} ${route.host}${route.path}`]], ["Answer", verdictOf(match)]];
+  const steps = [["Request", [`${request.method} ${route.host}${route.path} `, copyButton("host", route.host), " ", copyButton("link", location.href)]], ["Answer", verdictOf(match)]];
   const warnings = [...route.problems.map((one) => [objectLink(one.object), `: ${one.message}${one.has_fallback ? " (its last good version is served)" : ""}`]),
     ...route.warnings.map((text) => [text]), ...route.reasons.map((text) => [text])];
   if (warnings.length) steps.push(["Warnings", listOf(warnings, "warn")]);
@@ -55,7 +55,7 @@ function verdictOf({ route, visits, backends }) {
   return [make("span", STATUS[route.status] ?? String(route.status), "bad")];
 }
 
-const entryOf = (entry) => [lineLink(entry.line.path, entry.line.line), ` ${entry.match} ${entry.line.text}`];
+const entryOf = (entry) => [lineLink(entry.line.path, entry.line.line), ` ${entry.match} ${entry.line.text} `, copyButton("place", `${entry.line.path}:${entry.line.line}`)];
 
 function makerOf(maker) {
   const found = maker.object ? [objectLink(maker.object), " "] : ["outside of objects, "];

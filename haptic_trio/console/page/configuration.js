@@ -1,5 +1,5 @@
 // The configuration tab: pages of a file, and the explanation of a line, a section, a host or an object.
-import { addressOf, byId, link, make, moveBetween, readable } from "./dom.js";
+import { addressOf, byId, copyButton, link, make, moveBetween, readable } from "./dom.js";
 import { Search } from "./search.js";
 import { showDiff, showGenerations, showLines } from "./views.js";
 
@@ -103,9 +103,11 @@ export class Configuration {
       const answer = await this.ask("explain", { target });
       byId("explanation").textContent = readable(answer);
       showLinks(answer);
+      showCopies(target, answer);
     } catch (error) {
       byId("explanation").textContent = error.message;
       byId("related").replaceChildren();
+      byId("copies").replaceChildren();
     }
     byId("explanation").scrollIntoView({ block: "nearest" });
   }
@@ -126,6 +128,14 @@ function showLinks(answer) {
     item.append(one);
     return item;
   }));
+}
+
+// Buttons that copy what is explained, with its place in a file if it has one.
+function showCopies(target, answer) {
+  const buttons = [copyButton("link", location.href)];
+  if (answer.line) buttons.push(copyButton("place", `${answer.line.path}:${answer.line.line}`), copyButton("line", answer.line.text));
+  else buttons.push(copyButton("name", target));
+  byId("copies").replaceChildren(...buttons);
 }
 
 const routeOf = (host, path) => `${host}${path.length > 1 ? path.replace(/\/$/, "") : "/"}`;

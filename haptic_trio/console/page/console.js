@@ -1,6 +1,7 @@
 // Connects to the controller, follows the topics of the visible tab, and keeps the tab in the address.
 import { showCycles, showEvents } from "./activity.js";
 import { Configuration } from "./configuration.js";
+import { followCopies } from "./copy.js";
 import { addressOf, byId, nameRoles, readAddress } from "./dom.js";
 import { showChannels, showIteration, showStores, showTasks } from "./internals.js";
 import { Routes } from "./routes.js";
@@ -167,6 +168,7 @@ byId("login").addEventListener("submit", (event) => {
 });
 
 nameRoles();
+followCopies();
 const given = new URLSearchParams(location.hash.slice(1)).get("token");
 // The token must not stay in the history.
 if (given) history.replaceState(null, "", location.pathname);

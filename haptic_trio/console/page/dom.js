@@ -77,6 +77,14 @@ export function nameRoles() {
 
 export const counted = (count, name) => `${count} ${name}${count === 1 ? "" : "s"}`;
 
+// A button that copies *text*; *name* says what it is.
+export function copyButton(name, text) {
+  const button = make("button", `Copy ${name}`, "copy");
+  button.type = "button";
+  button.dataset.copy = text;
+  return button;
+}
+
 export const ms = (seconds) => (seconds ? (seconds * 1000).toFixed(seconds < 0.01 ? 1 : 0) : "");
 
 // The time of day of a clock time.

@@ -108,6 +108,7 @@ export function showLines(page, choose, chosen = 0) {
   byId("range").textContent = page.total ? `${page.offset + 1} to ${last} of ${page.total}` : "nothing found";
   byId("previous").disabled = page.offset === 0;
   byId("next").disabled = last >= page.total;
+  byId("copy-lines").dataset.copy = page.lines.map((one) => one.text).join("\n");
   if (page.files.length) choices("path", page.files.map((name) => [name, name]), page.path);
   if (page.sections.length) {
     choices("section", [["", "Beginning"], ...page.sections.map((one) => [String(one.line - 1), one.text])], "");
