@@ -31,6 +31,7 @@ SCRIPTS = tuple(
         "console",
         "copy",
         "dom",
+        "graph",
         "internals",
         "routes",
         "search",

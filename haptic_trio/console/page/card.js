@@ -1,5 +1,6 @@
 // What a request matches, from the request to the servers: each step with a link to the lines of the configuration.
 import { copyButton, link, make } from "./dom.js";
+import { drawGraph, stepsOf } from "./graph.js";
 
 const named = (one) => (one ? `${one.kind ? `${one.kind} ` : ""}${one.namespace ? `${one.namespace}/` : ""}${one.name}` : "");
 const lineLink = (path, line, text = `${path}:${line}`) => link("configuration", `${path}:${line}`, text);
@@ -32,7 +33,9 @@ export function showCard(card, match, request, figures) {
     description.append(...[content].flat());
     list.append(make("dt", name), description);
   }
-  card.replaceChildren(make("h3", "From request to server"), list);
+  const place = make("div", "", "graph-place");
+  card.replaceChildren(make("h3", "From request to server"), place, list);
+  place.append(drawGraph(stepsOf(match, figures), place.clientWidth));
   // Rendering keeps the focus.
   if (focused !== null) [...card.querySelectorAll("a")].find((one) => one.textContent === focused)?.focus();
 }

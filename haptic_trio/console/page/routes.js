@@ -32,6 +32,8 @@ export class Routes {
     byId("route-next").addEventListener("click", () => this.from(this.offset + PAGE_SIZE));
     byId("try").addEventListener("submit", (event) => { event.preventDefault(); this.try(); });
     byId("close").addEventListener("click", () => { location.hash = "#routes"; });
+    // The graph has the width of the window.
+    addEventListener("resize", () => this.showMatch());
     choices("route-state", [["", "all states"], ...STATES.map((name) => [name, name])], "");
   }
 
@@ -64,6 +66,10 @@ export class Routes {
     // Screen readers announce another answer, not each change of its figures.
     byId("card").setAttribute("aria-live", "off");
     if (this.page) this.showPage();
+    this.showMatch();
+  }
+
+  showMatch() {
     if (this.match) showCard(byId("card"), this.match.match, this.match.request, this.figures);
   }
 
@@ -145,7 +151,7 @@ export class Routes {
       if (this.shown !== key) return;
       this.match = { match, request };
       byId("card").setAttribute("aria-live", "polite");
-      showCard(byId("card"), match, request, this.figures);
+      this.showMatch();
       this.follow();
     } catch (error) {
       if (this.shown === key) byId("card").replaceChildren(make("p", error.message, "bad"));
