@@ -10,6 +10,8 @@
 }}
 {{- if has "gateway" .Values.config.templating.libraries }}
 {{- $_ := set $known "gatewayController" .Values.gatewayClass.controller }}
+{{- end }}
+{{- if or (has "gateway" .Values.config.templating.libraries) (has "tcp-services" .Values.config.templating.libraries) }}
 {{- $own := list .Values.haproxy.ports.agent .Values.haproxy.ports.health .Values.haproxy.metrics.port .Values.controller.port .Values.webhook.port }}
 {{- $reserved := list }}
 {{- range $own }}{{ $reserved = append $reserved (int .) }}{{ end }}

@@ -122,7 +122,7 @@ def make_stores(config: Config, client: Client) -> Stores:
         )
 
     stores = [make(name, watched) for name, watched in config.watched_resources.items()]
-    if "gateway" in config.templating.libraries:
+    if {"gateway", "tcp-services"} & set(config.templating.libraries):
         # Not a kind of the cluster: `haptic_trio.deployment.taken_ports` fills this store.
         stores.append(Store(TAKEN_PORTS, ("spec.port",)))
     return Stores(stores, make_intake(config))

@@ -18,6 +18,7 @@ _MOST_OWN_LISTENERS: Final = 1000
 
 NOT_ALLOWED: Final = "the administrator does not allow this port (gatewayPorts)"
 RESERVED: Final = "the port is reserved (gatewayReservedPorts)"
+OF_TCP_SERVICES: Final = "the port belongs to TCP services (tcpServicePorts)"
 BEYOND: Final = "the namespace has reached its limit of listener ports (gatewayPortsPerNamespace)"
 TOO_MANY: Final = "the namespace has reached its limit of listeners of this Gateway (gatewayListenersPerNamespace)"
 TOO_MANY_OWN: Final = "the namespace has reached its limit of listeners of its own Gateway (gatewayOwnListeners)"
@@ -50,6 +51,8 @@ class PortRules(msgspec.Struct, frozen=True):
     """Maximum number of listeners that the ListenerSets of one namespace may add to a Gateway of another one."""
     own_listeners: int = _MOST_OWN_LISTENERS
     """Maximum number of listeners that ListenerSets may add to a Gateway of their own namespace."""
+    tcp_services: tuple[tuple[int, int], ...] = ()
+    """Ranges of ports that belong to TCP services of the administrator."""
 
     @classmethod
     def of(
@@ -61,13 +64,24 @@ class PortRules(msgspec.Struct, frozen=True):
         most: int = _MOST,
         listeners: int = _MOST_LISTENERS,
         own_listeners: int = _MOST_OWN_LISTENERS,
+        tcp_services: Iterable[Any] = (),
     ) -> "PortRules":
         """Return the rules of what templates and settings have; raises `GatewayObjectError`."""
         try:
-            ranges = ((1, _LAST_PORT),) if allowed is None else tuple(port_range(one) for one in allowed)
+            ranges = ((1, _LAST_PORT),) if allowed is None else tuple(map(port_range, allowed))
+            services = tuple(map(port_range, tcp_services))
         except ValueError as exc:
             raise GatewayObjectError(f"invalid range of ports: {exc}") from None
-        return cls(tuple(map(str, pool)), _numbers(shared), _numbers(reserved), ranges, most, listeners, own_listeners)
+        return cls(
+            tuple(map(str, pool)),
+            _numbers(shared),
+            _numbers(reserved),
+            ranges,
+            most,
+            listeners,
+            own_listeners,
+            services,
+        )
 
     @classmethod
     def of_settings(cls, settings: Mapping[str, Any]) -> "PortRules":
@@ -80,12 +94,15 @@ class PortRules(msgspec.Struct, frozen=True):
             settings.get("gatewayPortsPerNamespace", _MOST),
             settings.get("gatewayListenersPerNamespace", _MOST_LISTENERS),
             settings.get("gatewayOwnListeners", _MOST_OWN_LISTENERS),
+            settings.get("tcpServicePorts") or (),
         )
 
     def rejection(self, port: int) -> str:
         """Return why no listener may have *port*; empty if one may."""
         if not any(first <= port <= last for first, last in self.allowed):
             return NOT_ALLOWED
+        if any(first <= port <= last for first, last in self.tcp_services):
+            return OF_TCP_SERVICES
         return RESERVED if port in self.reserved else ""
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from haptic_trio.gateway.listeners.port_rules import PortRules
+from haptic_trio.gateway.listeners.port_rules import PortRules, taken_reason
 from haptic_trio.gateway.listeners.ports import (
     RejectedListeners,
     RejectedPort,
@@ -54,6 +54,7 @@ class GatewayFunctions:
         most: int,
         listeners: int,
         own_listeners: int,
+        tcp_services: Sequence[Any] = (),
     ) -> PortRules:
         """Return the rules for the ports of listeners.
 
@@ -62,9 +63,14 @@ class GatewayFunctions:
         Listeners may use the ports and ranges *allowed*, except *reserved*;
         the listeners of one namespace may use at most *most* ports. ListenerSets of a
         namespace add at most *listeners* to a Gateway of another namespace, and
-        at most *own_listeners* to one of their own.
+        at most *own_listeners* to one of their own. The ports and ranges
+        *tcp_services* belong to TCP services.
         """
-        return PortRules.of(pool, shared, reserved, allowed, most, listeners, own_listeners)
+        return PortRules.of(pool, shared, reserved, allowed, most, listeners, own_listeners, tcp_services)
+
+    def unbound(self, port: int, resources: Lookups) -> str:
+        """Return why HAProxy cannot listen on *port* at the common address; empty if nothing is known."""
+        return taken_reason(resources, port, (), ())
 
     def ports(self, gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> list[ServedPort]:
         """Return the ports of *gateway* that are served; none if it is not of *controller*."""

@@ -22,6 +22,7 @@ from haptic_trio.templating.filters.emitters import EMITTERS
 from haptic_trio.templating.filters.expressions import EXPRESSIONS
 from haptic_trio.templating.filters.external import EXTERNAL
 from haptic_trio.templating.filters.service_ports import by_port
+from haptic_trio.templating.filters.tcp_services import tcp_services
 from haptic_trio.templating.filters.values import VALUES
 from haptic_trio.templating.incremental.recorder import current_recorder
 from haptic_trio.templating.values import limits
@@ -266,6 +267,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "strip_prefix": strip_prefix,
     "strip_suffix": strip_suffix,
     "sum": total,
+    "tcp_services": tcp_services,
     "title": _on_text(str.title),
     "to_int": to_int,
     "tojson": content.to_json,

@@ -22,6 +22,7 @@ KINDS = {
     "services": "Service",
     "endpointslices": "EndpointSlice",
     "secrets": "Secret",
+    "configmaps": "ConfigMap",
 }
 
 
