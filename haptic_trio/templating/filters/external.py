@@ -188,6 +188,24 @@ def agent_send(value: Any) -> Emitted:
     return Emitted((word(line) if line else "") + end)
 
 
+def external_name(value: Any, allowed: Any = ()) -> Emitted:
+    """The name of a Service of type ExternalName, if the list *allowed* has it; else empty.
+
+    An entry `*.example.com` stands for every name below `example.com`.
+    """
+    text = value.lower().removesuffix(".") if isinstance(value, str) else ""
+    try:
+        found = hostname(text)
+    except EmitError:
+        return Emitted("")
+    # No name of the DNS ends in a number, but addresses do.
+    if "*" in found or found.rpartition(".")[2].isdecimal():
+        return Emitted("")
+    entries = [str(entry).lower().removesuffix(".") for entry in allowed]
+    is_listed = any(found == entry or (entry.startswith("*.") and found.endswith(entry[1:])) for entry in entries)
+    return found if is_listed else Emitted("")
+
+
 def _is_within(text: str, entry: str) -> bool:
     parsed = ipaddress.ip_network(entry, strict=False)
     return ipaddress.ip_address(text) in parsed
@@ -280,6 +298,6 @@ EXTERNAL: Final[dict[str, Callable[..., Any]]] = {
     function.__name__: function
     for function in (
         *(encoded, auth_target, auth_signin, auth_headers, auth_limit, auth_method, common_name),
-        *(agent_address, agent_send),
+        *(agent_address, agent_send, external_name),
     )
 }

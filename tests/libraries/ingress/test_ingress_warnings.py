@@ -149,7 +149,8 @@ def test_a_service_of_type_external_name_has_a_warning() -> None:
     assert Site(ingress("web", rule(HOST, path("/", "outside"))), outside).warnings == [
         (
             "Ingress default/web: ServiceNotSupported: the Service default/outside is of type ExternalName, "
-            "which is not supported; use a Service with endpoints, such as an EndpointSlice of your own"
+            "which is not supported; use a Service with endpoints, such as an EndpointSlice of your own, "
+            "or ask the administrator to list its name in externalNames"
         )
     ]
 
