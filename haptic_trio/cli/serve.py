@@ -338,9 +338,7 @@ async def _run_locked(
                         ) from group
                     log.info("health and metrics are served", addresses=addresses)
                     serving.start_soon(console.run, addresses)
-                    # A directory is read as a whole.
-                    with process.collections.paused():
-                        await serving.start(cluster.run)
+                    await process.collections.pausing(partial(serving.start, cluster.run))
                     serving.start_soon(keep_directories, options.state_dir)
                     endpoints.put(
                         tuple(await serving.start(make_instances(process, options.agents or options.apis, fleet)) or ())

@@ -77,7 +77,7 @@ class Collections:
 
     @contextmanager
     def paused(self) -> Iterator["Pause"]:
-        """Disable collections during the block, which makes a candidate, or reads what all iterations use."""
+        """Disable collections during the block, which makes a candidate."""
         pause = Pause()
         if not self._wanted or not gc.isenabled():
             yield pause
@@ -90,6 +90,11 @@ class Collections:
                 # Otherwise the first collection would traverse all that was made meanwhile, and stop all threads.
                 gc.freeze()
             gc.enable()
+
+    async def pausing(self, read: Callable[[], Awaitable[object]]) -> None:
+        """Call *read*, which reads what all iterations use, without collections."""
+        with self.paused():
+            await read()
 
     async def run_freeze(self, validated: Latest[ConfigValidated], *, is_resumed: bool) -> None:
         """Allow collections once the first configuration is valid, and free the objects of former iterations.
