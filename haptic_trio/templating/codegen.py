@@ -65,9 +65,11 @@ class TemplateCodeGenerator(CodeGenerator):
 
     def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:
         """Write an attribute access that the sandbox answers, with its place for errors."""
-        self.write("h_look(")
+        # Most objects are plain dictionaries with the field: for these without a call.
+        self.write(f"(h_object[{node.attr!r}] if type(h_object := ")
         self.visit(node.node, frame)
-        self.write(f", {node.attr!r}, {place_of(node.node)!r})")
+        self.write(f") is dict and {node.attr!r} in h_object")
+        self.write(f" else h_look(h_object, {node.attr!r}, {place_of(node.node)!r}))")
 
     def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:
         """Write an item access that the sandbox answers, with its place for errors; slices as Jinja does."""

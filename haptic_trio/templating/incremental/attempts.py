@@ -17,7 +17,7 @@ from haptic_trio.templating.incremental.quarantined import Fallback, id_of_subje
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.shares import question_of as question_of_room
 from haptic_trio.templating.values.costs import Costs
-from haptic_trio.templating.values.limits import LimitReachedError, RenderLimits
+from haptic_trio.templating.values.limits import LimitReachedError
 from haptic_trio.templating.values.marks import mark, strip_marks
 from haptic_trio.templating.values.paths import RenderedFile
 from haptic_trio.templating.values.report import describe, problem_of
@@ -29,14 +29,22 @@ _READS: Final = frozenset({"get", "object"})
 
 
 def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str], *, is_apart: bool = False) -> str:
-    """Return the output of *caller* for *resource*, marked with *origin*, or the fallback.
+    """Return the output of *caller* for *resource*, marked with its origin; see `find_output`."""
+    text, origin = find_output(run, origin, resource, caller, is_apart=is_apart)
+    return mark(text, run.number_origin(origin)) if text else Emitted("")
+
+
+def find_output(
+    run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str], *, is_apart: bool = False
+) -> tuple[str, Origin]:
+    """Return the output of *caller* for *resource*, or the fallback, and the origin of that text: *origin*, mostly.
 
     If the object is quarantined, *caller* is called nevertheless, to find out
     whether it still fails. With *is_apart* a failure affects this fragment only.
     """
     subject = origin.subject
     # A fragment inside one of the same object shares its fate.
-    is_inner = any(is_same_object(outer, subject) for outer in run.subjects)
+    is_inner = bool(run.subjects) and any(is_same_object(outer, subject) for outer in run.subjects)
     fallback = None if is_apart or is_inner else run.quarantined.fallback_of(subject)
     is_turn = not is_inner and is_turn_of(run.unit, subject)
     if not is_inner and not is_turn:
@@ -49,7 +57,7 @@ def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], 
     if made is None and is_turn:
         made = _known_failure(run, key)
     if made is None:
-        made = _call(run, origin, resource, caller)
+        made = _call(run, origin, key, resource, caller)
     problem, omitted = made.problem, run.recall.omitted.get(key)
     if omitted is not None:
         # Only this fragment is affected, not others of its object.
@@ -60,7 +68,7 @@ def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], 
             run.trace.outputs[key] = made.output
             run.quarantined.forget(key)
             _attribute_files(run, len(run.unit_files) - registered, origin)
-            return _marked(run, origin, made.text)
+            return made.text, origin
     run.quarantined.demand(key, made.guards)
     if is_turn and made.problem is not None:
         run.quarantined.fail(key, made)
@@ -70,7 +78,8 @@ def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], 
     if problem is not None:
         _reject(run, origin, problem, made, has_fallback=_has_fallback(fallback, good), is_apart=is_apart)
     if good is None:
-        return _render_closing(run, origin, resource, caller, ahead) if fallback is Fallback.CLOSED else Emitted("")
+        is_closed = fallback is Fallback.CLOSED
+        return _render_closing(run, origin, resource, caller, ahead) if is_closed else (Emitted(""), origin)
     run.trace.outputs[key] = good
     registered = len(run.unit_files)
     run.trace.attempts += len(good.files)
@@ -78,7 +87,7 @@ def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], 
         if run.known_file(file.path) is None:
             run.register(file)
     _attribute_files(run, len(run.unit_files) - registered, origin)
-    return _marked(run, origin, good.text)
+    return good.text, origin
 
 
 class _Given:
@@ -111,7 +120,7 @@ def attempt_ahead(run: RenderRun, origin: Origin, resource: Any, caller: Callabl
     Returns None if fragments inside the body fail or use fallbacks.
     """
     before, trace = _Given(run), run.trace
-    made = _call(run, origin, resource, caller)
+    made = _call(run, origin, origin.key, resource, caller)
     if made.output is None:
         before.restore(run)
     elif trace.rejections or run.quarantined.concerns(trace.asked):
@@ -177,7 +186,7 @@ def _known_failure(run: RenderRun, key: FragmentKey) -> BodyResult | None:
     return known
 
 
-def _call(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str]) -> BodyResult:
+def _call(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, caller: Callable[[], str]) -> BodyResult:
     """Call the body *caller* for *resource*, within the limits of a fragment."""
     trace, subjects = run.trace, run.subjects
     registered, depth = len(run.unit_files), len(subjects)
@@ -199,9 +208,10 @@ def _call(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], st
             rounds=trace.costs.rounds,
             certificates=trace.costs.certificates,
             authorities=trace.costs.authorities,
-            is_secret=any(question[0] in _READS and question[1] in run.secret_stores for question in trace.asked),
+            is_secret=bool(run.secret_stores)
+            and any(question[0] in _READS and question[1] in run.secret_stores for question in trace.asked),
         )
-        _check_limits(run, origin.key, made)
+        _check_limits(run, key, made)
         output = made
     except MemoryError:
         # Not a fault of this object. The subject stays on the stack, so that the error can name it.
@@ -225,9 +235,10 @@ def _check_limits(run: RenderRun, key: FragmentKey, output: FragmentOutput) -> N
     """Raise `LimitReachedError` if the fragment *key* has used too much, or its namespace has no room for *output*."""
     # One long operation may have used more time than the loops and calls around it have seen.
     run.tick()
-    if output.size > run.limits.fragment_bytes:
-        raise run.too_large()
-    _check_backends(run.limits, output)
+    if output.text or output.files:
+        if output.size > run.limits.fragment_bytes:
+            raise run.too_large()
+        _check_backends(run, output)
     run.note_success(key.fragment)
     if not run.ahead.is_rendering:
         _claim(run, key, output, is_closing=run.is_closing)
@@ -241,9 +252,10 @@ def _claim(run: RenderRun, key: FragmentKey, output: FragmentOutput, *, is_closi
         raise
 
 
-def _check_backends(limits: RenderLimits, output: FragmentOutput) -> None:
+def _check_backends(run: RenderRun, output: FragmentOutput) -> None:
+    limits = run.limits
     # Most outputs have too few servers for a look at their sections.
-    if output.servers > limits.backend_servers and output.largest_backend > limits.backend_servers:
+    if run.shares.uses_of(output).servers > limits.backend_servers and output.largest_backend > limits.backend_servers:
         raise LimitReachedError(
             f"a backend has more than {limits.backend_servers:,} servers",
             "use a Service with fewer endpoints, or raise templating.maxBackendServers",
@@ -295,8 +307,8 @@ def _reject(
 
 def _render_closing(
     run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str], ahead: Result | None
-) -> str:
-    """Return the text for a rejected object; empty if the template does not call `rejected`."""
+) -> tuple[str, Origin]:
+    """Return the text for a rejected object, and its origin; no text if the template does not call `rejected`."""
     if ahead is not None and ahead.closing is not None:
         made = _with_room(run, origin, ahead.closing, is_closing=True)
     else:
@@ -304,14 +316,14 @@ def _render_closing(
         made = _call_closing(run, origin, resource, caller)
         before.restore(run)
     if made.output is None:
-        return Emitted("")
+        return Emitted(""), origin
     # Marks of inner fragments would name fragments without output.
     text, rounds = strip_marks(made.text), made.output.rounds
     output = FragmentOutput(text, (), origin.subject.resource_version, is_closing=True, rounds=rounds)
     if not text or run.recall.problem_with(origin.key, output) is not None:
-        return Emitted("")
+        return Emitted(""), origin
     run.trace.outputs[origin.key] = output
-    return _marked(run, msgspec.structs.replace(origin, is_closing=True), text)
+    return text, msgspec.structs.replace(origin, is_closing=True)
 
 
 def _call_closing(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str]) -> BodyResult:
@@ -319,21 +331,16 @@ def _call_closing(run: RenderRun, origin: Origin, resource: Any, caller: Callabl
     outer = run.is_closing, run.asks_rejected
     run.is_closing, run.asks_rejected = True, False
     try:
-        made = _call(run, origin, resource, caller)
+        made = _call(run, origin, origin.key, resource, caller)
         return made if run.asks_rejected else made._replace(output=None)
     finally:
         run.is_closing, run.asks_rejected = outer
 
 
-def _marked(run: RenderRun, origin: Origin, text: str) -> str:
-    if not text:
-        return Emitted("")
-    return mark(text, run.number_origin(origin))
-
-
 def _registered(run: RenderRun, before: int) -> tuple[RenderedFile, ...]:
     """Return the files that were registered after the first *before*; the cost is that of these."""
-    return tuple(islice(reversed(run.unit_files.values()), len(run.unit_files) - before))[::-1]
+    count = len(run.unit_files) - before
+    return tuple(islice(reversed(run.unit_files.values()), count))[::-1] if count > 0 else ()
 
 
 def _attribute_files(run: RenderRun, count: int, origin: Origin) -> None:

@@ -74,12 +74,14 @@ class DependencyIndex:
             known = nodes.get(question)
             if known is None:
                 if type(question) is Part:
-                    # Its last asker may have discarded it, and another part may have replaced it.
-                    parts = self._parts.setdefault(question.question, {})
-                    question = parts.setdefault(question.aspect, question)  # noqa: PLW2901  it is the same
-                    if question in nodes:
-                        result += self.add(node, (question,))
-                        continue
+                    parts = self._parts.get(question.question)
+                    if parts is None or parts.get(question.aspect) is not question:
+                        # Its last asker may have discarded it, and another part may have replaced it.
+                        parts = self._parts.setdefault(question.question, {})
+                        question = parts.setdefault(question.aspect, question)  # noqa: PLW2901  it is the same
+                        if question in nodes:
+                            result += self.add(node, (question,))
+                            continue
                 nodes[question] = node
             elif type(known) is dict:
                 canonical = next(iter(known.values()), question)

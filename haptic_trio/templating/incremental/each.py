@@ -17,7 +17,7 @@ from jinja2.utils import missing
 
 from haptic_trio.chunked import Piece
 from haptic_trio.templating.incremental.ahead import Change, Result, dependents_of, other_answers
-from haptic_trio.templating.incremental.attempts import attempt, attempt_ahead
+from haptic_trio.templating.incremental.attempts import attempt, attempt_ahead, find_output
 from haptic_trio.templating.incremental.fragments import render_kept
 from haptic_trio.templating.incremental.records import Child, Listing, ObjectId, Region, Root, Site, code_of, turns_of
 from haptic_trio.templating.incremental.run import RenderRun, current_run
@@ -268,11 +268,10 @@ def render_pending(run: RenderRun, region: Region) -> None:
 
 
 def _render_child(run: RenderRun, region: Region, child: Child) -> None:
-    with run.rendering(region.root, child, region.within) as trace:
-        origin = region.origin_of(child, len(run.subjects))
-        run.within = child.within
-        text = attempt(run, origin, child.resource, _Turn(region, child), is_apart=region.is_apart)
-        pieces = split_marks(text, run.origins)
+    with run.rendering(region.root, child, child.within) as trace:
+        turn = _Turn(region, child)
+        text, origin = find_output(run, region.origin_of(child), child.resource, turn, is_apart=region.is_apart)
+        pieces = split_marks(text, run.origins, origin)
         run.commit(child)
         run.forget_origins(trace.origins)
     _shelve(region, child, pieces)

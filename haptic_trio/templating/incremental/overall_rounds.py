@@ -46,6 +46,8 @@ class OverallRounds:
 
     def claim(self, key: FragmentKey, rounds: int, resource: Any) -> None:
         """Note that the fragment *key* asks for *rounds*; raises `LimitReachedError` if `settle` has rejected it."""
+        if not rounds and key not in self._wants:
+            return
         self._want(key, _Want(rounds, created_of(resource)) if rounds else None)
         if rounds and key in self._rejected:
             raise LimitReachedError(

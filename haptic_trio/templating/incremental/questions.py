@@ -49,7 +49,7 @@ class Part(tuple[str, ...]):  # noqa: SLOT001  a tuple cannot have any
     __hash__ = object.__hash__
 
     def __new__(cls, question: tuple[str, ...], aspect: Aspect) -> Self:
-        part = super().__new__(cls, question)
+        part = tuple.__new__(cls, question)
         part.question = question
         part.aspect = aspect
         return part

@@ -26,7 +26,7 @@ from haptic_trio.templating.incremental.records import (
     Unit,
 )
 from haptic_trio.templating.incremental.scope import Memo
-from haptic_trio.templating.incremental.shares import Claim
+from haptic_trio.templating.incremental.shares import Claimed
 from haptic_trio.templating.values.limits import Meter, RenderLimits
 from haptic_trio.templating.values.paths import Paths, RenderedFile
 from haptic_trio.templating.values.subjects import Concern, FragmentKey, ObjectWarning, Origin, Subject
@@ -78,8 +78,7 @@ class Recorder(Meter):
         """`FragmentKey.within` of the unit's fragments."""
         self.keeping: dict[FragmentKey, Kept] = {}
         self.memo = self.alike.renewed() if self.alike else Memo()
-        self.claimed: Counter[Claim] = Counter()
-        """By namespace and resource: what the unit uses more than when it was last rendered."""
+        self.claimed: Claimed = {}
         self.under: dict[tuple[int, str], tuple[Any, dict[str, Any]]] = {}
         """Results of the filter `under` in this unit, by the identity of the mapping, with that mapping."""
 

@@ -187,26 +187,28 @@ class RenderRun(Recorder):
 
     # Units.
 
-    @contextmanager
-    def rendering(self, root: Root, unit: Unit, within: str) -> Iterator[Trace]:
+    def rendering(self, root: Root, unit: Unit, within: str) -> "_Rendering":
         """Render *unit*, a part of *root* or *root* itself; may be nested once, a child in its root."""
+        return _Rendering(self, root, unit, within)
+
+    def begin_unit(self, root: Root, unit: Unit, within: str) -> tuple[Any, ...]:
+        """Begin to render *unit*; return the state of the unit around it, for `end_unit`."""
         outer = (
             self.root, self.unit, self.trace, self.unit_files, self.file_positions, self.ordinals, self.importing,
             self.subjects, self.within, self.keeping, self.memo, self.claimed, self.under,
         )  # fmt: skip
         self._begin_unit(root, unit)
         self.within = within
-        try:
-            yield self.trace
-        except BaseException:
-            if self.failed_for is None and self.subjects:
-                self.failed_for = self.subjects[-1]
-            raise
-        finally:
-            (
-                self.root, self.unit, self.trace, self.unit_files, self.file_positions, self.ordinals, self.importing,
-                self.subjects, self.within, self.keeping, self.memo, self.claimed, self.under,
-            ) = outer  # fmt: skip
+        return outer
+
+    def end_unit(self, outer: tuple[Any, ...], *, is_failing: bool) -> None:
+        """Go on with the unit around the one that has been rendered."""
+        if is_failing and self.failed_for is None and self.subjects:
+            self.failed_for = self.subjects[-1]
+        (
+            self.root, self.unit, self.trace, self.unit_files, self.file_positions, self.ordinals, self.importing,
+            self.subjects, self.within, self.keeping, self.memo, self.claimed, self.under,
+        ) = outer  # fmt: skip
 
     @contextmanager
     def rendering_ahead(self) -> Iterator[None]:
@@ -222,8 +224,10 @@ class RenderRun(Recorder):
     def commit(self, unit: Unit) -> None:
         """Replace the records of *unit* with those of the rendering that just ended."""
         trace = self.trace
-        if trace.asked != set(unit.asked):
-            node: Any = unit
+        node: Any = unit
+        if not unit.asked:
+            unit.asked = self.index.add(node, trace.asked)
+        elif trace.asked != set(unit.asked):
             kept = [question for question in unit.asked if question in trace.asked]
             # Keep questions that are asked again: discarding a part would lose its answer.
             self.index.discard(node, [question for question in unit.asked if question not in trace.asked])
@@ -349,6 +353,24 @@ class RenderRun(Recorder):
         """Release *numbers* of origins whose marks are in no text any more."""
         for number in numbers:
             self.origins.pop(number, None)
+
+
+class _Rendering:
+    """The context of `RenderRun.rendering`; a generator would take three times as long, for each fragment."""
+
+    __slots__ = ("_arguments", "_outer", "_run")
+
+    def __init__(self, run: RenderRun, root: Root, unit: Unit, within: str) -> None:
+        self._run = run
+        self._arguments = root, unit, within
+        self._outer: tuple[Any, ...] = ()
+
+    def __enter__(self) -> Trace:
+        self._outer = self._run.begin_unit(*self._arguments)
+        return self._run.trace
+
+    def __exit__(self, kind: object, *_others: object) -> None:
+        self._run.end_unit(self._outer, is_failing=kind is not None)
 
 
 def _concerns(unit: Unit | Trace, keys: set[FragmentKey]) -> bool:

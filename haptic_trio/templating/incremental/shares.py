@@ -1,9 +1,7 @@
 """Shares of a namespace: limits on the output and check cost that its objects may use together."""
 
-from collections import Counter
-from collections.abc import Callable
-from operator import attrgetter
-from typing import NamedTuple
+from operator import add, sub
+from typing import Final, NamedTuple, TypeAlias
 
 from haptic_trio.templating.incremental.outputs import FragmentOutput
 from haptic_trio.templating.incremental.overall_rounds import OverallRounds
@@ -11,13 +9,25 @@ from haptic_trio.templating.incremental.questions import Dependency
 from haptic_trio.templating.values.limits import LimitReachedError, RenderLimits
 from haptic_trio.templating.values.subjects import FragmentKey
 
-Claim = tuple[str, str]
-"""A namespace, and the name of a resource."""
+
+class Uses(NamedTuple):
+    """What an output of a fragment uses of each resource."""
+
+    bytes: int = 0
+    servers: int = 0
+    certificates: int = 0
+    table_entries: int = 0
+    rounds: int = 0
+
+
+NO_USES: Final = Uses()
+_EMPTY: Final = FragmentOutput("", (), "")
+
+Claimed: TypeAlias = dict[str, Uses]
+"""By namespace: what a unit uses more than when it was last rendered."""
 
 
 class _Resource(NamedTuple):
-    name: str
-    used_by: Callable[[FragmentOutput], int]
     limit: int
     excess: str
     hint: str
@@ -27,41 +37,32 @@ class NamespaceShares:
     """Counts what outputs of fragments use by namespace. Objects without one are the administrator's: no limit."""
 
     def __init__(self, limits: RenderLimits) -> None:
+        # In the order of the fields of `Uses`.
         self._resources = (
             _Resource(
-                "bytes",
-                attrgetter("size"),
                 limits.namespace_bytes,
                 f"grew beyond {limits.namespace_bytes:,} bytes",
                 "use fewer or smaller objects in this namespace, or raise templating.maxNamespaceBytes",
             ),
             _Resource(
-                "servers",
-                attrgetter("servers"),
                 limits.namespace_servers,
                 f"has more than {limits.namespace_servers:,} servers",
                 "use fewer ports or endpoints in this namespace, or TLS for fewer of them (a server with TLS counts as"
                 " ten or more), or raise templating.maxNamespaceServers",
             ),
             _Resource(
-                "certificates",
-                attrgetter("certificates"),
                 limits.namespace_certificates,
                 f"has more than {limits.namespace_certificates:,} certificate lines",
                 "use fewer certificates, listeners or CA certificates in this namespace, or raise"
                 " templating.maxNamespaceCertificateLines",
             ),
             _Resource(
-                "table entries",
-                attrgetter("table_entries"),
                 limits.namespace_table_entries,
                 f"has stick tables of more than {limits.namespace_table_entries:,} entries",
                 "use fewer Ingresses with rate limits or smaller tables in this namespace, or raise"
                 " templating.maxNamespaceTableEntries",
             ),
             _Resource(
-                "rounds",
-                attrgetter("rounds"),
                 limits.namespace_rounds,
                 f"has password hashes of more than {limits.namespace_rounds:,} rounds",
                 "use fewer users, fewer lists of users or fewer rounds in this namespace, or raise"
@@ -69,12 +70,13 @@ class NamespaceShares:
             ),
         )
         self.overall = OverallRounds(limits.total_rounds)
-        self._held: Counter[Claim] = Counter()
+        self._held: Claimed = {}
+        self._newest = _EMPTY, NO_USES
         self._freed: set[str] = set()
 
     def take_over(self, former: "NamespaceShares") -> None:
         """Begin with what is used in *former*, which has the same limits."""
-        self._held = Counter(former._held)  # noqa: SLF001  the two are of one class
+        self._held = dict(former._held)  # noqa: SLF001  the two are of one class
         self.overall = former.overall.copied()
 
     def claim(
@@ -82,7 +84,7 @@ class NamespaceShares:
         key: FragmentKey,
         before: FragmentOutput | None,
         after: FragmentOutput,
-        claimed: Counter[Claim],
+        claimed: Claimed,
         *,
         is_closing: bool = False,
     ) -> None:
@@ -91,34 +93,55 @@ class NamespaceShares:
         Raises `LimitReachedError`, and adds nothing, if the namespace of *key* has no room for it, or all together.
         With *is_closing* the output is the text for a rejected object, and does not count as its demand.
         """
-        wanted: dict[Claim, int] = {}
-        for resource in self._resources:
-            place = key.namespace, resource.name
-            more = resource.used_by(after) - (resource.used_by(before) if before else 0)
-            if key.namespace and more > 0 and self._held[place] + claimed[place] + more > resource.limit:
-                self.overall.drop(key)
-                raise LimitReachedError(
-                    f"the output of all objects of the namespace {key.namespace} {resource.excess}", resource.hint
-                )
-            wanted[place] = more
-        if key.namespace and not is_closing:
+        namespace, uses = key.namespace, self.uses_of(after)
+        former = self.uses_of(before) if before is not None else NO_USES
+        known = claimed.get(namespace, NO_USES)
+        wanted = known
+        if uses != former:
+            more = tuple(map(sub, uses, former))
+            wanted = Uses(*map(add, known, more))
+            if namespace:
+                held = self._held.get(namespace, NO_USES)
+                for resource, one, together in zip(self._resources, more, map(add, held, wanted), strict=True):
+                    if one > 0 and together > resource.limit:
+                        self.overall.drop(key)
+                        raise LimitReachedError(
+                            f"the output of all objects of the namespace {namespace} {resource.excess}", resource.hint
+                        )
+        if namespace and not is_closing:
             self.overall.claim(key, after.rounds, after.resource)
-        claimed.update(wanted)
+        if wanted is not known:
+            claimed[namespace] = wanted
 
     def change(self, key: FragmentKey, before: FragmentOutput | None, after: FragmentOutput | None) -> None:
         """Record that the output of the fragment *key* changed from *before* to *after*."""
-        for resource in self._resources:
-            difference = (resource.used_by(after) if after else 0) - (resource.used_by(before) if before else 0)
-            self._held[key.namespace, resource.name] += difference
-            if difference < 0:
+        uses = self.uses_of(after) if after is not None else NO_USES
+        former = self.uses_of(before) if before is not None else NO_USES
+        if uses != former:
+            difference = tuple(map(sub, uses, former))
+            self._held[key.namespace] = Uses(*map(add, self._held.get(key.namespace, NO_USES), difference))
+            if min(difference) < 0:
                 self._freed.add(key.namespace)
         if after is None:
             self.overall.drop(key)
+
+    def uses_of(self, output: FragmentOutput) -> Uses:
+        """Return what *output* uses; known for the newest one, about which a render asks several times."""
+        if self._newest[0] is not output:
+            self._newest = output, _uses_of(output)
+        return self._newest[1]
 
     def take_freed(self) -> list[Dependency]:
         """Return the questions of fragments that may find room now; each namespace is returned once."""
         freed, self._freed = self._freed, set()
         return [question_of(namespace) for namespace in sorted(freed)]
+
+
+def _uses_of(output: FragmentOutput) -> Uses:
+    if not (output.text or output.files or output.rounds or output.certificates):
+        # Half of all outputs.
+        return NO_USES
+    return Uses(output.size, output.servers, output.certificates, output.table_entries, output.rounds)
 
 
 def question_of(namespace: str) -> Dependency:

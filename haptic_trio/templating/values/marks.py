@@ -49,12 +49,16 @@ def trim(text: str) -> str:
 
 def strip_marks(text: str) -> str:
     """Return *text* without marks."""
-    return _ANY.sub("", text)
+    # Nearly all texts are ASCII, which is known without a look at them.
+    return str.__str__(text) if text.isascii() else _ANY.sub("", text)
 
 
 def split_marks(text: str, origins: Mapping[int, Origin], outermost: Origin | None = None) -> list[Piece]:
-    """Return the pieces of *text* between its marks, each with the innermost origin; empty ones are left out."""
-    if not _ANY.search(text):
+    """Return the pieces of *text* between its marks, each with the innermost origin; empty ones are left out.
+
+    What is in no mark has the origin *outermost*.
+    """
+    if text.isascii() or not _ANY.search(text):
         return [Piece(str.__str__(text), outermost)] if text else []
     pieces: list[Piece] = []
     stack = [outermost]
