@@ -220,7 +220,7 @@ class Pipeline:
                 return await self._renderer.consult(self._stores, ask)
 
     async def _prepare(self, correlation: str, reason: Reason, started: float, times: dict[str, float]) -> Prepared:
-        # Once for a cycle, however often it renders. A cycle before an iteration serves holds up nobody.
+        # Once for a cycle, however often it renders. A cycle before an iteration serves delays no change.
         async with self.turn:
             is_for_others = reason is not Reason.WAITED
             self._stores.take_in(is_for_others=is_for_others, is_for_all=reason is Reason.SYNCHRONIZED)

@@ -45,7 +45,8 @@ class TcpService(NamedTuple):
 def tcp_services(data: Any, allowed: Iterable[Any], reserved: Iterable[Any]) -> list[TcpService]:
     """Entries of a ConfigMap's *data*, in order of their ports; one that cannot be served has a `problem`.
 
-    An entry may use the ports and ranges *allowed*, except *reserved*.
+    An entry may use the ports and ranges *allowed*, except *reserved*. Raises
+    TemplateFaultError unless *data* is a mapping.
     """
     if not isinstance(data, Mapping):
         raise TemplateFaultError("tcp_services expects the data of a ConfigMap")

@@ -11,7 +11,7 @@ from haptic_trio.templating.values.subjects import FragmentKey
 
 
 class Uses(NamedTuple):
-    """What an output of a fragment uses of each resource."""
+    """Amounts that an output of a fragment uses of each resource."""
 
     bytes: int = 0
     servers: int = 0
