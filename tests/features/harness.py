@@ -102,15 +102,16 @@ class Site:
         """Write an Ingress with one rule."""
         self.write(f"ingress-{name}", ingress(name, host, backend, path))
 
-    async def get(self, host: str, path: str = "/") -> tuple[int, str]:
-        """Send one request on a new connection."""
-        return await request(self.port, host, path)
+    async def get(self, host: str, path: str = "/", **headers: str) -> tuple[int, str]:
+        """Send one request on a new connection; in names of *headers*, `_` is `-`."""
+        return await request(self.port, host, path, **headers)
 
 
-async def request(port: int, host: str, path: str = "/") -> tuple[int, str]:
-    """Send one request on a new connection; return status and body."""
+async def request(port: int, host: str, path: str = "/", **headers: str) -> tuple[int, str]:
+    """Send one request on a new connection; return status and body. In names of *headers*, `_` is `-`."""
+    more = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
     async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
-        await stream.send_all(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        await stream.send_all(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n{more}Connection: close\r\n\r\n".encode())
         answer = b"".join([chunk async for chunk in stream])
     head, _, body = answer.decode().partition("\r\n\r\n")
     return int(head.split()[1]), body

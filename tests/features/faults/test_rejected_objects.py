@@ -108,6 +108,37 @@ async def test_ingress_is_not_open_where_it_is_to_be_guarded(site: Site, haproxy
         assert (await site.get("shop.test"))[0] == 403
 
 
+async def test_a_rejected_canary_passes_no_newer_rule_of_the_ingress_that_it_shares(
+    site: Site, haproxy_binary: Path
+) -> None:
+    """The last good version of the canary has the rules of that time: a client could choose it by a header."""
+    configure(site)
+
+    def canary(**annotations: str) -> dict[str, Any]:
+        found = shop(canary="true", canary_by_header="X-Canary", **annotations)
+        found["metadata"]["name"] = "canary"
+        found["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]["name"] = "next"
+        return found
+
+    async with backend("one") as port, backend("two") as other, controller(site, haproxy_binary) as running:
+        site.write_service("web", port)
+        site.write_service("next", other)
+        site.write("shop", shop(proxy_read_timeout="9"))
+        site.write("canary", canary())
+        await running.serves(site, "shop.test", "one")
+        await running.quiet()
+        assert await site.get("shop.test", X_Canary="always") == (200, "two")
+
+        site.write("canary", canary(no_such_annotation="x"))
+        assert (await rejected(running, "canary")).has_fallback
+        assert await site.get("shop.test", X_Canary="always") == (200, "two")
+
+        site.write("shop", shop(proxy_read_timeout="9", whitelist_source_range="192.0.2.1"))
+        await running.answers(site, "shop.test", 403)
+        await running.quiet()
+        assert (await site.get("shop.test", X_Canary="always"))[0] == 403
+
+
 def tls_secret(when: str, certificate: trustme.LeafCert, key: trustme.LeafCert, name: str = "late") -> dict[str, Any]:
     """Return a Secret that was created at the time *when*."""
     data = {"tls.crt": certificate.cert_chain_pems[0].bytes(), "tls.key": key.private_key_pem.bytes()}
