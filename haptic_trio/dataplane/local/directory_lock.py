@@ -1,6 +1,7 @@
 """Lock of a directory that one controller or agent owns."""
 
 import contextlib
+import errno
 import fcntl
 import os
 from collections.abc import AsyncIterator
@@ -40,8 +41,10 @@ async def lock_directory(directory: Path) -> AsyncIterator[None]:
                 f"{directory} belongs to another controller{f' (pid {holder})' if holder else ''};"
                 " stop it, or use another directory: --state-dir DIRECTORY"
             )
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        # The pid only informs: without it, the lock protects as well.
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         yield
     finally:
         os.close(descriptor)
@@ -49,7 +52,14 @@ async def lock_directory(directory: Path) -> AsyncIterator[None]:
 
 def _open_lock(directory: Path) -> int:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    path = directory / "lock"
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as exc:
+        if exc.errno != errno.EROFS:
+            raise
+        # A descriptor that may only be read can be locked, too.
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _try_lock(descriptor: int) -> bool:

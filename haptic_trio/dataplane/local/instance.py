@@ -128,7 +128,8 @@ class LocalAgent:
     def _clear_scratch(self) -> None:
         # A killed controller left the files of its checks, which may contain keys.
         shutil.rmtree(self._scratch, ignore_errors=True)
-        self._scratch.mkdir(mode=0o700)
+        # It stays if the directory of the instance cannot be written, which does not prevent the start.
+        self._scratch.mkdir(mode=0o700, exist_ok=True)
 
     async def describe(self) -> EndpointInfo:
         """Return the observed state; pid is 0 without a process."""

@@ -49,6 +49,17 @@ def choose_socket_directory(instance: Path) -> Path:
     raise SocketPathError("no usable directory for sockets: " + "; ".join(rejections))
 
 
+def require_writable(directory: Path) -> None:
+    """Raise OSError unless a process can create files in *directory*; blocks.
+
+    HAProxy creates its master socket at its start and again at each reload,
+    and exits with its workers if it cannot.
+    """
+    probe = directory / "probe"
+    probe.touch(mode=0o600)
+    probe.unlink()
+
+
 def is_short_enough(directory: Path) -> bool:
     """Whether HAProxy can bind its sockets in *directory*, and its command line can name them."""
     longest = len(bytes(directory / (LONGEST_NAME + TEMPORARY_SUFFIX)))

@@ -29,7 +29,7 @@ from haptic_trio.dataplane.local.process import (
 )
 from haptic_trio.dataplane.local.process_log import ProcessLog
 from haptic_trio.dataplane.local.runtime import RuntimeClient
-from haptic_trio.dataplane.local.sockets import choose_socket_directory
+from haptic_trio.dataplane.local.sockets import choose_socket_directory, require_writable
 from haptic_trio.errors import HapticError, text_of
 from haptic_trio.logs import get_logger
 
@@ -149,12 +149,13 @@ class Supervisor:
         """Make HAProxy run what `current` holds, by a reload or a start; the caller holds the lock.
 
         Raises LoadRejectedError if HAProxy rejects it, and EndpointError if it
-        does not answer; in both cases the caller points `current` back.
+        does not answer, and OSError; in each case the caller points `current` back.
         """
         process = self._process
         if process is None or not await self._is_ready():
             await self._start()
             return
+        await trio.to_thread.run_sync(require_writable, self._sockets)
         report = await self._reload(process)
         await trio.to_thread.run_sync(self.output.shorten)
         if not report.loaded:
@@ -326,6 +327,8 @@ class Supervisor:
             replace_file(self._config, content)
 
     def _spawn(self) -> MasterProcess:
+        # It would exit after it had bound its ports, and cut connections that other instances could serve.
+        require_writable(self._sockets)
         # -C: the controller's working directory may be removed, and HAProxy uses its own at every reload.
         # -db: with `daemon` in the configuration the process would detach from its supervisor.
         options = ["-W", "-db", "-C", str(self._directory), "-S", f"{self._sockets}/master.sock,mode,600"]
@@ -367,11 +370,11 @@ class Supervisor:
         self._process = None
 
     def _remove_traces(self) -> None:
-        self._record_path.unlink(missing_ok=True)
-        for name in ("master.sock", "admin.sock"):
-            (self._sockets / name).unlink(missing_ok=True)
-        # The directory may be outside of the instance's directory.
+        # The directory may be read-only by now; that of the sockets may be outside of it, with other files.
         with contextlib.suppress(OSError):
+            self._record_path.unlink(missing_ok=True)
+            for name in ("master.sock", "admin.sock"):
+                (self._sockets / name).unlink(missing_ok=True)
             self._sockets.rmdir()
 
     async def _keep_up(self) -> None:

@@ -3,16 +3,17 @@
 import errno
 import os
 import signal
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
+import structlog
 import trio
 
 from haptic_trio.dataplane import disk
-from haptic_trio.dataplane.endpoint import DeploymentRejectedError, EndpointUnreachableError
+from haptic_trio.dataplane.endpoint import DeploymentRejectedError, EndpointStorageError, EndpointUnreachableError
 from haptic_trio.dataplane.local import supervisor as supervisor_module
 from haptic_trio.dataplane.local.attached import AttachedAgent
 from haptic_trio.dataplane.local.files import instance_directory
@@ -36,6 +37,8 @@ from tests.support.processes.haproxy import (
 from tests.support.processes.ports import free_port
 
 pytestmark = pytest.mark.haproxy
+
+ReadOnly = Callable[[Path], AbstractContextManager[None]]
 
 
 class Crash(BaseException):
@@ -120,6 +123,61 @@ async def test_an_attached_agent_waits_for_a_reload_in_flight_too(instance_root:
             nursery.cancel_scope.cancel()
     async with instances(instance_root, haproxy_binary):
         pass
+
+
+async def test_haproxy_is_not_reloaded_where_it_could_not_create_its_master_socket(
+    instance_root: Path, haproxy_binary: Path, read_only: ReadOnly
+) -> None:
+    port = free_port()
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        await agent.activate(answering(port, "one"))
+        pid = (await agent.describe()).pid
+        record = read_record(instance_root / "instances/local-1/process.json")
+        assert record is not None
+        with read_only(Path(record.sockets)):
+            with pytest.raises(EndpointStorageError):
+                await agent.activate(answering(port, "two"))
+            # It would have exited.
+            assert await fetch(port) == (200, "one")
+        await sync_endpoint(agent, answering(port, "two"))
+        assert await fetch(port) == (200, "two")
+        assert (await agent.describe()).pid == pid
+
+
+async def test_an_haproxy_is_adopted_from_a_read_only_directory(
+    instance_root: Path, haproxy_binary: Path, read_only: ReadOnly
+) -> None:
+    port = free_port()
+    async with instances(instance_root, haproxy_binary, on_exit="leave") as (agent,):
+        await agent.activate(answering(port, "one"))
+        pid = (await agent.describe()).pid
+    with read_only(instance_root):
+        async with instances(instance_root, haproxy_binary) as (agent,):
+            assert (await agent.describe()).pid == pid
+            with pytest.raises(EndpointStorageError):
+                await agent.activate(answering(port, "two"))
+            assert await fetch(port) == (200, "one")
+
+
+async def test_a_killed_haproxy_binds_no_port_until_it_can_create_its_master_socket(
+    instance_root: Path, haproxy_binary: Path, read_only: ReadOnly
+) -> None:
+    port = free_port()
+    async with instances(instance_root, haproxy_binary) as (agent,):
+        await agent.activate(answering(port, "one"))
+        directory = instance_root / "instances/local-1"
+        record = read_record(directory / "process.json")
+        assert record is not None
+
+        async def is_tried_again() -> bool:
+            return [line["event"] for line in logs].count("haproxy did not start") > 1
+
+        with read_only(Path(record.sockets)), structlog.testing.capture_logs() as logs:
+            os.kill(record.pid, signal.SIGKILL)
+            await until(is_tried_again)
+            # A process that ends after it has bound its ports cuts connections to it.
+            assert "master-socket" not in (directory / "haproxy.log").read_text()
+        await wait_for_body(port, "one")
 
 
 async def test_a_master_that_dies_during_a_reload_is_not_waited_for(
