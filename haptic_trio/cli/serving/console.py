@@ -22,7 +22,7 @@ from haptic_trio.console.site import PAGE, make_routes
 from haptic_trio.console.stream import Viewers
 from haptic_trio.console.watched import IterationSnapshot, Watched
 from haptic_trio.dataplane.local.instance import LocalAgent
-from haptic_trio.errors import HapticError
+from haptic_trio.errors import HapticError, text_of
 from haptic_trio.k8s.store import Stores
 from haptic_trio.logs import get_logger
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
@@ -126,9 +126,15 @@ class Console(NoConsole):
 
     def announce(self, addresses: list[str]) -> None:
         """Publish the address in the log, and in the state directory for `haptic-trio debug`."""
-        _replace(self._state_dir / ADDRESS_NAME, addresses[0] + "\n")
+        log = get_logger("console")
+        path = self._state_dir / ADDRESS_NAME
+        try:
+            _replace(path, addresses[0] + "\n")
+        except OSError as exc:
+            # With a full or read-only disk, the controller adopts HAProxy as usual.
+            log.warning("cannot write the address of the console", path=str(path), error=text_of(exc))
         self.page = f"{addresses[0]}{PAGE}"
-        get_logger("console").info("console is served", page=self.page, token_file=self._token_file)
+        log.info("console is served", page=self.page, token_file=self._token_file)
 
     async def run(self, addresses: list[str]) -> None:
         """Announce the first of *addresses*, and record the differences of generations until cancelled."""

@@ -1,5 +1,6 @@
 """Fleet of `serve`: probe counts, and the control socket of `haptic-trio fleet`."""
 
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -8,15 +9,16 @@ from pathlib import Path
 
 import trio
 
-from haptic_trio.dataplane.local.sockets import choose_socket_directory
+from haptic_trio.dataplane.local.sockets import choose_socket_directory, require_writable
 from haptic_trio.deployment.pods import PodEndpoints
-from haptic_trio.errors import HapticError
+from haptic_trio.errors import HapticError, text_of
 from haptic_trio.fleet.control import Fleet, make_control_app
 from haptic_trio.fleet.model import InstanceState
 from haptic_trio.fleet.owner import FleetOwner
 from haptic_trio.fleet.providers.observed_pods import ObservedPods
 from haptic_trio.fleet.reconciler import FleetSnapshot
 from haptic_trio.health import GroupHealth, serve_app
+from haptic_trio.logs import get_logger
 from haptic_trio.stages.fleets.local import LocalFleet
 from haptic_trio.stages.fleets.pods import PodFleet
 from haptic_trio.stages.process import Process
@@ -43,7 +45,10 @@ def with_fleet(process: Process, fleet: LocalFleet | PodFleet | None, pods: PodE
 
 @asynccontextmanager
 async def serving_control(state: Path, process: Process) -> AsyncIterator[None]:
-    """Serve the control socket of the fleet of *process* for the duration of the block."""
+    """Serve the control socket of the fleet of *process* for the duration of the block.
+
+    Without it, only a warning is logged: a full or read-only disk prevents no adoption of HAProxy.
+    """
 
     def fleet() -> Fleet:
         found = fleet_of(process)
@@ -54,12 +59,23 @@ async def serving_control(state: Path, process: Process) -> AsyncIterator[None]:
     path = await trio.to_thread.run_sync(control_path, state)
     app = make_control_app(fleet, lambda: process.endpoints.value or ())
     try:
+        await trio.to_thread.run_sync(require_writable, path.parent)
+    except OSError as exc:
+        get_logger("fleet").warning(
+            "cannot create the control socket: restart the controller to use `haptic-trio fleet`",
+            path=str(path),
+            error=text_of(exc),
+        )
+        yield
+        return
+    try:
         async with trio.open_nursery() as nursery:
             await nursery.start(partial(serve_app, app, f"unix:{path}", umask=0o177))
             yield
             nursery.cancel_scope.cancel(reason="the controller ended")
     finally:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 def fleet_of(process: Process) -> FleetOwner | ObservedPods | None:

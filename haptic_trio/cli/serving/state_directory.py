@@ -15,10 +15,14 @@ KEEP_INTERVAL = 1.0
 
 
 def make_scratch(state: Path) -> Path:
-    """Return an empty private directory; remnants of a killed process, which may hold keys, are removed. Blocks."""
+    """Return an empty private directory; remnants of a killed process, which may hold keys, are removed. Blocks.
+
+    The remnants stay if *state* cannot be written, which does not prevent the
+    start: HAProxy is adopted, and changes wait.
+    """
     scratch = state / SCRATCH_NAME
     shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(mode=0o700, parents=True)
+    scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
     return scratch
 
 

@@ -4,10 +4,13 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
 import pytest
+import structlog
 import trio
 from click.testing import CliRunner
 
@@ -18,8 +21,9 @@ from haptic_trio.cli.serve import ServeOptions, run_serve
 from haptic_trio.dataplane.binary import HaproxyNotFoundError
 from haptic_trio.dataplane.local.directory_lock import InstanceLockedError, lock_directory
 from tests.features.conftest import haproxy_binary
+from tests.support.processes.read_only import read_only
 
-__all__ = ["haproxy_binary"]
+__all__ = ["haproxy_binary", "read_only"]
 
 pytestmark = pytest.mark.haproxy
 
@@ -46,6 +50,23 @@ async def test_state_directory_of_another_controller_is_left_untouched(options: 
         ):
             await run_serve(options)
         assert key.read_text() == "in use"
+
+
+async def test_read_only_state_directory_is_reported_and_prevents_no_start(
+    options: ServeOptions, read_only: Callable[[Path], AbstractContextManager[None]]
+) -> None:
+    async def start() -> None:
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                await nursery.start(run_serve, options)
+                nursery.cancel_scope.cancel(reason="it has started")
+
+    await start()
+    with read_only(options.state_dir), structlog.testing.capture_logs() as logs:
+        await start()
+    found = {entry["event"] for entry in logs}
+    assert "cannot write the address of the console" in found
+    assert "cannot create the control socket: restart the controller to use `haptic-trio fleet`" in found
 
 
 async def test_taken_port_is_named_and_ends_it(options: ServeOptions) -> None:
