@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +17,10 @@ from haptic_trio.dataplane.local.process import read_record, read_start_time
 from tests.support.processes.launcher import wait_gone
 from tests.support.scenarios.thousand import resident
 
+START_LIMIT: Final = 120.0
+"""Seconds in which a program listens, however busy the machine is."""
+LISTENING: Final = "served addresses="
+"""Part of the log line of a program that listens."""
 END_LIMIT: Final = 60.0
 """Seconds that a program has to end after SIGTERM, however busy the machine is."""
 
@@ -28,23 +31,12 @@ class Limits(msgspec.Struct, frozen=True):
     descriptors: int = 0
     megabytes: int = 0
     """Of address space."""
-    plain_permissions: bool = False
-    """Permissions of files apply to root, too."""
 
     def wrap(self, command: Sequence[str]) -> list[str]:
         """Return *command* with these limits."""
-        wrapped = list(command)
-        if self.plain_permissions and os.geteuid() == 0:
-            wrapped = [_find("setpriv"), "--bounding-set=-dac_override,-dac_read_search", "--", *wrapped]
         limits = [f"ulimit -n {self.descriptors}"] if self.descriptors else []
         limits += [f"ulimit -v {self.megabytes * 1024}"] if self.megabytes else []
-        return ["sh", "-c", "; ".join([*limits, 'exec "$@"']), "sh", *wrapped] if limits else wrapped
-
-
-def _find(program: str) -> str:
-    found = shutil.which(program)
-    assert found is not None
-    return found
+        return ["sh", "-c", "; ".join([*limits, 'exec "$@"']), "sh", *command] if limits else list(command)
 
 
 class Program:
@@ -56,6 +48,7 @@ class Program:
         self._command = limits.wrap([sys.executable, "-m", "haptic_trio", *arguments])
         self._log = root / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
+        self._announced = 0
 
     @property
     def pid(self) -> int:
@@ -69,9 +62,17 @@ class Program:
 
     def start(self) -> None:
         """Start it; returns before it has done anything."""
+        self._announced = self.output.count(LISTENING)
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         self.lives += 1
+
+    async def listens(self) -> None:
+        """Return once it listens; raises AssertionError if it has ended."""
+        with trio.fail_after(START_LIMIT):
+            while self.output.count(LISTENING) == self._announced:
+                assert self.pid, f"{self.name} has ended"
+                await trio.sleep(0.05)
 
     async def kill(self) -> None:
         """Kill it; HAProxy goes on."""

@@ -18,12 +18,11 @@ recovery: seconds from the end of a fault until every instance had the newest ch
 def row_of(name: str, version: str, world: World, seed: int) -> list[str]:
     """Return the figures of an experiment."""
     clients = world.clients
-    lost = clients.lost_without_reason(world.outages, world.dark)
     dark = sum(loss.is_within(world.dark) for loss in clients.lost)
     times = sorted(world.recoveries)
     recovery = f"{times[len(times) // 2]:.1f}, {times[-1]:.1f}" if times else "-"
-    cut = len(clients.lost) - len(lost) - dark + clients.closed
-    counts = (len(times), clients.requests, cut, dark, len(lost), len(clients.wrong))
+    cut = len(clients.lost) - len(world.lost) - dark + clients.closed
+    counts = (len(times), clients.requests, cut, dark, len(world.lost), len(clients.wrong))
     return [name, version, *map(str, counts), recovery, str(seed)]
 
 

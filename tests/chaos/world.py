@@ -14,7 +14,7 @@ import trio
 import trustme
 
 from haptic_trio.dataplane.endpoint import EndpointError
-from tests.chaos.clients import Clients, Span
+from tests.chaos.clients import Clients, Loss, Span
 from tests.chaos.comparison import differences, facts_of, fresh_haproxy, servers_of
 from tests.chaos.desired import SERVERS, App, Desired
 from tests.chaos.network import Network, network_to
@@ -81,6 +81,8 @@ class World:
         """Seconds from the end of each fault until everything was as wanted."""
         self.outages: list[Span] = []
         """From the first signal until the killed processes were gone."""
+        self.deaths: list[Span] = []
+        """From a signal until the processes to which it was sent were gone: connections to them are rejected then."""
         self.dark: list[Span] = []
         """When no HAProxy was alive."""
         self.is_quick = False
@@ -96,6 +98,11 @@ class World:
     def programs(self) -> list[Program]:
         """The controller, and the agents if there are any."""
         return [self.controller, *self.agents]
+
+    @property
+    def lost(self) -> list[Loss]:
+        """The requests that an instance could have answered."""
+        return self.clients.lost_without_reason(self.outages, [*self.dark, *self.deaths])
 
     @property
     def source(self) -> list[str]:
@@ -134,12 +141,14 @@ class World:
             masters = [instance.master for instance in self.instances if not {*pids}.isdisjoint(instance.pids)]
             send(signal.SIGKILL, *pids)
             await gone([*pids, *masters])
+            self.deaths.append((began, trio.current_time()))
             self.outages.append((began, trio.current_time()))
             return
         left = {instance.directory for instance in self.instances if not {*pids}.isdisjoint(instance.pids)}
         victims = {*pids, *(pid for directory in left for pid in live_haproxies(directory, within=0))}
         send(signal.SIGKILL, *pids)
         await gone(pids)
+        self.deaths.append((began, trio.current_time()))
         with trio.fail_after(RECOVERY_LIMIT):
             while True:
                 victims |= {pid for directory in left for pid in live_haproxies(directory, within=0)}
@@ -240,14 +249,14 @@ class World:
         """Assert that no answer was wrong, and that no request was lost which an instance could have answered."""
         assert self.clients.requests > REQUESTS
         assert self.clients.wrong == []
-        assert self.clients.lost_without_reason(self.outages, self.dark) == []
+        assert self.lost == []
 
     def findings(self) -> str:
         """Return what was wrong, and when; times are those of the event loop, *now* is the last one."""
         return "\n".join(
             [
                 *(f"wrong: {text}" for text in self.clients.wrong),
-                *(f"lost: {loss}" for loss in self.clients.lost_without_reason(self.outages, self.dark)),
+                *(f"lost: {loss}" for loss in self.lost),
                 f"outages: {self.outages}; without instance: {self.dark}",
                 f"now: {trio.current_time()}, {datetime.now(UTC)}",
             ]

@@ -4,8 +4,8 @@ import os
 import random
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -94,20 +94,6 @@ def corrupt(world: World) -> None:
                 path.write_bytes(world.rng.randbytes(len(data)))
             case _:
                 path.unlink()
-
-
-@contextmanager
-def read_only(*roots: Path) -> Iterator[None]:
-    """Make all folders below *roots* read-only meanwhile; root may write to them unless it has plain permissions."""
-    folders = [path for root in roots for path in (root, *root.rglob("*")) if path.is_dir() and not path.is_symlink()]
-    modes = [path.stat().st_mode for path in folders]
-    for path in folders:
-        path.chmod(0o500)
-    try:
-        yield
-    finally:
-        for path, mode in zip(folders, modes, strict=True):
-            path.chmod(mode & 0o7777)
 
 
 @asynccontextmanager

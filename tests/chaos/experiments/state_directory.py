@@ -2,9 +2,9 @@
 
 import shutil
 
-from tests.chaos.experiments.registry import corrupt, experiment, kill_all, kill_one, outage, read_only, stop
-from tests.chaos.processes import Limits
-from tests.chaos.world import Setup, World
+from tests.chaos.experiments.registry import corrupt, experiment, kill_all, kill_one, outage, stop
+from tests.chaos.world import World
+from tests.support.processes.read_only import made_read_only
 
 
 @experiment("state directory: removed", quick=True)
@@ -46,10 +46,10 @@ async def corrupt_dead(world: World) -> None:
             await world.recover()
 
 
-@experiment("state directory: read-only", Setup(limits=Limits(plain_permissions=True)))
+@experiment("state directory: read-only")
 async def read_only_state(world: World) -> None:
     for number in range(3):
-        with read_only(world.site.state):
+        with made_read_only(world.site.state):
             await disturb_without_space(world, number)
         world.is_writable = True
         await world.recover()
@@ -88,6 +88,7 @@ async def disturb_without_space(world: World, number: int) -> None:
             await world.pause(2.0)
         case _:
             await world.restart(world.controller)
+            await world.controller.listens()
             await world.pause(3.0)
     world.desired.change()
     await world.pause()
