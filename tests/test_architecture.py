@@ -47,8 +47,8 @@ PRIVATE_WORDS = (
     r"refus\w*",
 )
 """Words for which the glossary of docs/architecture.md has a standard term; regular expressions."""
-MEANT = re.compile(r"[Tt]here[ _]is[ _]no|[Cc]onnections?\b.*refus|refus\w+[ _]connection")
-"""Texts that may have such a word: "there is no", and refused connections."""
+MEANT = re.compile(r"[Tt]here[ _]is[ _]no|[Cc]onnections?\b.*refus|refus\w+[ _]connection|hold refused")
+"""Texts that may have such a word: "there is no", refused connections, and a word of HAProxy."""
 WRITTEN = (
     "haptic_trio",
     "docs",
