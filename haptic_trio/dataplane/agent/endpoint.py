@@ -48,7 +48,7 @@ from haptic_trio.dataplane.agent.messages import (
     StoredAnswer,
     encode_frames,
 )
-from haptic_trio.dataplane.agent.pieces import RecipeError
+from haptic_trio.dataplane.agent.pieces import RecipeError, TooLargeError
 from haptic_trio.dataplane.endpoint import DriftReport, EndpointInfo, ObservedState, PatchRejectedError
 from haptic_trio.errors import ProblemsError
 from haptic_trio.haproxy.model import Generation
@@ -62,6 +62,13 @@ ROUNDS: Final = 4
 """Uploads after which the agent must have all pieces."""
 FETCHED: Final = 4096
 """Blobs in one request."""
+FETCHED_BYTES: Final = 64 << 20
+"""Of a generation that is fetched: an agent that was broken into must not fill the controller's memory."""
+FETCHED_TEXT: Final = 16 << 20
+"""Of its haproxy.cfg, whose sections may take 30 times as much memory."""
+FETCHED_PIECES: Final = 250_000
+MOST_FETCHES: Final = 128
+"""Requests for blobs of one generation; an agent answers each with as many blobs as fit."""
 
 MOST_REASONS: Final = 100
 """Limit of the reasons in one report of an agent."""
@@ -76,8 +83,9 @@ class Cuts:
     """Generations and their pieces, cut once for all agents."""
 
     def __init__(self) -> None:
-        limits = AgentLimits()
-        self._known = KnownGenerations(piece_limit=limits.pieces, byte_limit=limits.generation_bytes)
+        self._known = KnownGenerations(piece_limit=FETCHED_PIECES, byte_limit=FETCHED_BYTES, text_limit=FETCHED_TEXT)
+        self._fetched: Generation | None = None
+        """The newest one of an agent: others mostly run the same one."""
         self._lock = trio.Lock()
 
     async def cut(self, generation: Generation) -> CutGeneration:
@@ -88,7 +96,11 @@ class Cuts:
     async def assemble(self, manifest: Manifest, pieces: dict[str, bytes]) -> Generation:
         """Return the generation of *manifest*; raises as `KnownGenerations.assemble` does."""
         async with self._lock:
-            return await trio.to_thread.run_sync(self._known.assemble, manifest, pieces.get)
+            if self._fetched is None or self._fetched.id != manifest.id:
+                # Only what this process has made is the base of others.
+                assemble = partial(self._known.assemble, manifest, pieces.get, keep=False)
+                self._fetched = await trio.to_thread.run_sync(assemble)
+            return self._fetched
 
 
 class AgentLink:
@@ -153,19 +165,28 @@ class RemoteAgent:
             known = self._link.running = await self._fetch(answer.generation)
         return ObservedState(running=known, capabilities=answer.capabilities)
 
-    async def _fetch(self, generation: str) -> Generation:
+    async def _fetch(self, generation: str) -> Generation | None:
+        """Return the generation that the agent has; None if it is too large: it counts as unknown."""
         manifest = await self._client.get(Manifest, f"/v1/generations/{generation}")
         pieces: dict[str, bytes] = {}
+        size = 0
         try:
-            while True:
+            for _turn in range(MOST_FETCHES):
                 try:
                     return await self._link.cuts.assemble(manifest, pieces)
                 except MissingBlobsError as exc:
                     wanted = exc.missing[:FETCHED]
                 found = await self._client.download("/v1/blobs/fetch", FetchRequest(blobs=wanted))
-                if not found.keys() & set(wanted):
+                new = {digest: found[digest] for digest in wanted if digest in found}
+                if not new:
                     raise AgentAnswerError(self.name, "it has no blobs of its own generation")
-                pieces.update(found)
+                size += sum(map(len, new.values()))
+                if size > FETCHED_BYTES:
+                    return None
+                pieces |= new
+            raise AgentAnswerError(self.name, f"it has sent its generation in more than {MOST_FETCHES} parts")
+        except TooLargeError:
+            return None
         except (UnknownBaseError, WrongContentError, RecipeError, ProblemsError) as exc:
             raise AgentAnswerError(self.name, f"generation {generation}: {exc}") from exc
 

@@ -116,9 +116,11 @@ class KnownGenerations:
     Every method may take CPU time; not for use by several threads at once.
     """
 
-    def __init__(self, *, piece_limit: int, byte_limit: int) -> None:
+    def __init__(self, *, piece_limit: int, byte_limit: int, text_limit: int | None = None) -> None:
+        """Limit generations that are assembled; *text_limit*: bytes of haproxy.cfg, by default *byte_limit*."""
         self._piece_limit = piece_limit
         self._byte_limit = byte_limit
+        self._text_limit = byte_limit if text_limit is None else text_limit
         self._known: OrderedDict[str, Generation] = OrderedDict()
         self._cuts: dict[str, CutGeneration] = {}
         self._parsed = SectionCache()
@@ -165,8 +167,8 @@ class KnownGenerations:
         self.learn(known)
         return known
 
-    def assemble(self, manifest: Manifest, find: Find) -> Generation:
-        """Add and return the generation of *manifest*; *find* returns uploaded blobs by digest.
+    def assemble(self, manifest: Manifest, find: Find, *, keep: bool = True) -> Generation:
+        """Return the generation of *manifest*, and add it with *keep*; *find* returns uploaded blobs by digest.
 
         Raises UnknownBaseError, MissingBlobsError, WrongContentError,
         RecipeError, and ConfigSyntaxError if the configuration cannot be
@@ -178,7 +180,8 @@ class KnownGenerations:
             if base is None and manifest.base is not None:
                 raise UnknownBaseError(f"generation {manifest.base} is not known")
             generation = self._assemble(manifest, self.cut(base) if base is not None else None, find)
-        self.learn(generation)
+        if keep:
+            self.learn(generation)
         return generation
 
     def _assemble(self, manifest: Manifest, base: CutGeneration | None, find: Find) -> Generation:
@@ -198,7 +201,7 @@ class KnownGenerations:
         if collected.missing:
             raise MissingBlobsError(tuple(collected.missing))
         try:
-            text = collected.join(config).decode()
+            text = collected.join(config, self._text_limit).decode()
         except UnicodeDecodeError as exc:
             raise WrongContentError(f"haproxy.cfg is not UTF-8: {exc}") from exc
         files = [
@@ -241,7 +244,8 @@ class _Collected:
             self._other = self._others()
         return self._other.get(digest)
 
-    def join(self, recipe: tuple[str, ...]) -> bytes:
-        content = join_pieces(recipe, self._pieces.get, limit=self._left)
+    def join(self, recipe: tuple[str, ...], limit: int | None = None) -> bytes:
+        most = self._left if limit is None else min(limit, self._left)
+        content = join_pieces(recipe, self._pieces.get, limit=most)
         self._left -= len(content)
         return content

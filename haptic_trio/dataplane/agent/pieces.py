@@ -33,6 +33,10 @@ class RecipeError(HapticError):
     """Steps are invalid or exceed a limit; permanent."""
 
 
+class TooLargeError(RecipeError):
+    """The content is larger, or has more pieces, than the receiver takes."""
+
+
 class OutsideBaseError(RecipeError):
     """The steps do not fit the base; steps without a base help."""
 
@@ -132,7 +136,7 @@ def _count_same(one: Sequence[str], other: Sequence[str]) -> int:
 def follow_steps(steps: Sequence[Step], base: Sequence[str], *, limit: int) -> tuple[str, ...]:
     """Return the recipe of *steps* relative to *base*; raises RecipeError, also for more than *limit* pieces."""
     if len(steps) > limit:
-        raise RecipeError(f"more than {limit} pieces")
+        raise TooLargeError(f"more than {limit} pieces")
     recipe: list[str] = []
     for step in steps:
         if isinstance(step, str):
@@ -144,10 +148,10 @@ def follow_steps(steps: Sequence[Step], base: Sequence[str], *, limit: int) -> t
                     f"a step refers to pieces {first} to {first + count}, but the base has {len(base)}"
                 )
             if len(recipe) + count > limit:
-                raise RecipeError(f"more than {limit} pieces")
+                raise TooLargeError(f"more than {limit} pieces")
             recipe += base[first : first + count]
     if len(recipe) > limit:
-        raise RecipeError(f"more than {limit} pieces")
+        raise TooLargeError(f"more than {limit} pieces")
     return tuple(recipe)
 
 
@@ -161,6 +165,6 @@ def join_pieces(recipe: Sequence[str], find: Callable[[str], bytes | None], *, l
         size += len(piece)
         # A short recipe can repeat a large piece many times.
         if size > limit:
-            raise RecipeError(f"more than {limit} bytes")
+            raise TooLargeError(f"more than {limit} bytes")
         parts.append(piece)
     return parts[0] if len(parts) == 1 else b"".join(parts)
