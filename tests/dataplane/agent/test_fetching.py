@@ -88,7 +88,7 @@ async def test_a_short_recipe_of_a_very_large_configuration_counts_as_an_unknown
     async def download(_path: str, _request: Any) -> dict[str, bytes]:
         return {digest_of(piece): piece}
 
-    client.download = download  # type: ignore[method-assign]
+    client.download = download  # type: ignore[assignment, method-assign]
 
     assert (await remote(client, Cuts()).observe()).running is None
 
