@@ -266,7 +266,7 @@ async def _run_locked(
     binary = find_haproxy(options.input.haproxy)
     # Otherwise a binary that is not HAProxy would be noticed at the first deployment only.
     add_process(metrics, __version__, (await trio.to_thread.run_sync(need_supported, binary)).text)
-    scratch = await trio.to_thread.run_sync(make_scratch, options.state_dir)
+    scratch, remnants = await trio.to_thread.run_sync(make_scratch, options.state_dir)
     endpoints, leadership = Latest[tuple[Endpoint, ...]](), Latest[LeadershipChanged]()
 
     def report(source: str, problems: tuple[Problem, ...]) -> None:
@@ -339,7 +339,7 @@ async def _run_locked(
                     log.info("health and metrics are served", addresses=addresses)
                     serving.start_soon(console.run, addresses)
                     await process.collections.pausing(partial(serving.start, cluster.run))
-                    serving.start_soon(keep_directories, options.state_dir)
+                    serving.start_soon(keep_directories, options.state_dir, remnants)
                     endpoints.put(
                         tuple(await serving.start(make_instances(process, options.agents or options.apis, fleet)) or ())
                     )

@@ -1,6 +1,7 @@
 """State directory of the controller: its parts, created at the start and again after they were removed."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import trio
@@ -14,20 +15,20 @@ KEEP_INTERVAL = 1.0
 """Seconds between two looks for removed directories."""
 
 
-def make_scratch(state: Path) -> Path:
-    """Return an empty private directory; remnants of a killed process, which may hold keys, are removed. Blocks.
+def make_scratch(state: Path) -> tuple[Path, tuple[Path, ...]]:
+    """Return a private directory, and what it still holds of a killed process, which may be keys. Blocks.
 
-    The remnants stay if *state* cannot be written, which does not prevent the
-    start: HAProxy is adopted, and changes wait.
+    That is removed unless *state* cannot be written, which does not prevent
+    the start: HAProxy is adopted, and changes wait.
     """
     scratch = state / SCRATCH_NAME
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return scratch
+    return scratch, tuple(scratch.iterdir())
 
 
-async def keep_directories(state: Path) -> None:
-    """Create removed directories of *state* again, with a warning, until cancelled.
+async def keep_directories(state: Path, remnants: Sequence[Path] = ()) -> None:
+    """Create removed directories of *state* again, with a warning, until cancelled; remove *remnants* once possible.
 
     Their contents are lost: the provider replaces the instances, and the
     store of records and the checks write their files when they need them.
@@ -44,8 +45,17 @@ async def keep_directories(state: Path) -> None:
             failure = str(exc)
             continue
         failure = ""
+        if remnants:
+            remnants = await trio.to_thread.run_sync(_remove, remnants)
         if made:
             log.warning("the state directory was removed, and is created again", path=str(state), missing=made)
+
+
+def _remove(paths: Sequence[Path]) -> list[Path]:
+    """Remove *paths* and return those that stay; blocks."""
+    for path in paths:
+        shutil.rmtree(path, ignore_errors=True)
+    return [path for path in paths if path.exists()]
 
 
 def _make_missing(state: Path) -> tuple[str, ...]:

@@ -43,15 +43,7 @@ _NO_MEMORY = re.compile(
 )
 """HAProxy's messages for a failed allocation."""
 CRASHES = frozenset(
-    {
-        signal.SIGSEGV,
-        signal.SIGBUS,
-        signal.SIGABRT,
-        signal.SIGFPE,
-        signal.SIGILL,
-        signal.SIGTRAP,
-        signal.SIGSYS,
-    }
+    {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS}
 )
 """Signals of a crash; others, such as SIGKILL, come from outside."""
 KEPT_ACCEPTANCES = 16
@@ -137,6 +129,8 @@ class CheckDirectory:
         self._root = root
         self._path: Path | None = None
         self._held: Generation | None = None
+        self._left: tuple[Path, ...] = ()
+        """Former directories that could not be removed yet: the file system was read-only."""
         # `remove` may be called while a cancelled check still writes.
         self._lock = threading.Lock()
 
@@ -175,9 +169,11 @@ class CheckDirectory:
             self._remove()
 
     def _remove(self) -> None:
-        if self._path is not None:
-            shutil.rmtree(self._path, ignore_errors=True)
+        left = self._left if self._path is None else (*self._left, self._path)
         self._path, self._held = None, None
+        for path in left:
+            shutil.rmtree(path, ignore_errors=True)
+        self._left = tuple(filter(Path.exists, left))
 
     def _alter(self, path: Path, held: Generation | None, generation: Generation) -> None:
         if held is None or held.config.seal != generation.config.seal:

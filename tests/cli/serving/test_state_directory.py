@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ import trio
 
 from haptic_trio.cli.serving import state_directory
 from haptic_trio.cli.serving.state_directory import keep_directories, make_scratch
+from tests.support.processes.read_only import read_only
+
+__all__ = ["read_only"]
 
 
 @pytest.fixture(autouse=True)
@@ -27,11 +31,24 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 def test_remnants_in_the_scratch_directory_are_removed(tmp_path: Path) -> None:
-    scratch = make_scratch(tmp_path / "state")
+    scratch, _ = make_scratch(tmp_path / "state")
     (scratch / "key.pem").write_text("secret")
-    assert make_scratch(tmp_path / "state") == scratch
+    assert make_scratch(tmp_path / "state") == (scratch, ())
     assert list(scratch.iterdir()) == []
     assert scratch.stat().st_mode & 0o077 == 0
+
+
+async def test_remnants_of_a_read_only_directory_are_removed_later(
+    tmp_path: Path, nursery: trio.Nursery, read_only: Callable[[Path], AbstractContextManager[None]]
+) -> None:
+    remnant = make_scratch(tmp_path / "state")[0] / "check"
+    remnant.mkdir()
+    with read_only(tmp_path / "state"):
+        _, remnants = make_scratch(tmp_path / "state")
+        assert remnants == (remnant,)
+        nursery.start_soon(keep_directories, tmp_path / "state", remnants)
+        assert remnant.exists()
+    await until(lambda: not remnant.exists())
 
 
 async def test_a_removed_directory_is_created_again(tmp_path: Path, nursery: trio.Nursery) -> None:

@@ -1,5 +1,7 @@
 """Phase 2: the real HAProxy's opinion, and nothing left behind."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -239,6 +241,20 @@ async def test_kept_directory_has_the_files_of_each_check(haproxy_binary: Path, 
     with pytest.raises(ConfigRejectedError):
         await check_config(haproxy_binary, build_generation(mapping(1, {}).text), limit=10, directory=kept)
     assert not (path / "maps/host.map").exists()
+    kept.remove()
+    assert not left(root)
+
+
+def test_a_directory_that_was_read_only_when_its_check_was_over_is_removed_by_a_later_one(
+    root: Path, read_only: Callable[[Path], AbstractContextManager[None]]
+) -> None:
+    kept = CheckDirectory(root)
+    former = kept.write(mapping(1, {"kept.example": "1"}))
+    with read_only(root):
+        kept.remove()
+        assert former.exists()
+    kept.write(mapping(1, {"kept.example": "2"}))
+    assert len(left(root)) == 1
     kept.remove()
     assert not left(root)
 

@@ -105,17 +105,16 @@ class GenerationFiles:
         return not self._journal.pending and self._open_patch is None
 
     def recover(self) -> None:
-        """Read the directory, roll back a change that a crash interrupted, and remove leftovers."""
+        """Read the directory; if it is writable, roll back an interrupted change, and remove leftovers."""
         for directory in (self._generations, self._folders):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._journal = self._read_journal()
-        if self._journal.committed:
-            self._point_current(self._journal.committed)
-        else:
-            self.current.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._point_back()
         self._directory.forget()
         self._read_patches()
-        remove(self.set_aside())
+        with contextlib.suppress(OSError):
+            remove(self.set_aside())
 
     def _read_journal(self) -> Journal:
         try:
@@ -245,10 +244,7 @@ class GenerationFiles:
 
     def abandon(self, *, clear: bool) -> None:
         """Point `current` to the committed generation; *clear*: the process still runs it."""
-        if self._journal.committed:
-            self._point_current(self._journal.committed)
-        else:
-            self.current.unlink(missing_ok=True)
+        self._point_back()
         if clear:
             self._write_journal(msgspec.structs.replace(self._journal, pending=""))
             remove(self.set_aside())
@@ -370,6 +366,12 @@ class GenerationFiles:
             return () if running is not None else (JOURNAL_NAME,)
         here = {path: file.digest for path, file in base.files.items()}
         return tuple(one.path for one in manifest.files if here.get(one.path) != one.digest) or (CONFIG_NAME,)
+
+    def _point_back(self) -> None:
+        if self._journal.committed:
+            self._point_current(self._journal.committed)
+        else:
+            self.current.unlink(missing_ok=True)
 
     def _point_current(self, name: str) -> None:
         target = f"generations/{name}"

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,22 @@ def test_before_the_first_generation_there_is_nothing(tmp_path: Path) -> None:
     assert stored.read_running() is None
     assert stored.clear
     assert not stored.committed
+
+
+def test_an_interrupted_change_prevents_no_start_in_a_read_only_directory(
+    tmp_path: Path, read_only: Callable[[Path], AbstractContextManager[None]]
+) -> None:
+    stored = opened(tmp_path)
+    deploy(stored, generation("one"))
+    name = stored.stage(generation("two"))
+    stored.begin(name)
+    stored.switch(name)
+    with read_only(tmp_path):
+        # Which of the two a process runs is unknown.
+        assert not opened(tmp_path).clear
+    recovered = opened(tmp_path)
+    assert recovered.read_running() == generation("one")
+    assert [path.name for path in (tmp_path / "generations").iterdir()] == [recovered.committed]
 
 
 def test_files_are_private(tmp_path: Path) -> None:
