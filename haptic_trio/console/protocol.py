@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from haptic_trio.dataplane.figures import BackendFigures, ProcessFigures
 from haptic_trio.explain.answers import ServedCertificate
 from haptic_trio.explain.route_list import Route
 from haptic_trio.pipeline.rejection.summary import ObjectProblems
@@ -340,52 +341,8 @@ class ChangeList(msgspec.Struct, frozen=True, kw_only=True):
     """To convert clock times."""
 
 
-class ProcessFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Live figures of the HAProxy of an instance of this machine."""
-
-    instance: str
-    version: str
-    uptime: int
-    """Seconds since the worker was started: by a start, or by the last reload."""
-    connections: int
-    rate: int
-    """Sessions in the last second."""
-
-
-class ServerFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Live figures of a server."""
-
-    instance: str
-    name: str
-    status: str
-    """As HAProxy names it, such as `UP`, `DOWN`, `MAINT` or `no check`."""
-    is_up: bool
-    sessions: int
-    rate: int
-
-
-class BackendFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Live figures of a backend, over all instances of this machine. Counters begin with the last reload."""
-
-    name: str
-    up: int
-    """Servers that take requests; on the instance with the fewest of them."""
-    sessions: int
-    """Present requests."""
-    queued: int
-    rate: int
-    """Requests in the last second."""
-    errors: int
-    """Failed connections to servers, and broken answers."""
-    answers_5xx: int
-    answers: int
-    """Answers with any status."""
-    servers: tuple[ServerFigures, ...] = ()
-    """Of the first 5 backends of the request."""
-
-
 class LiveView(msgspec.Struct, frozen=True, kw_only=True):
-    """Live figures of the instances of this machine."""
+    """Live figures of the instances that answer: those of this machine, and those behind agents."""
 
     processes: tuple[ProcessFigures, ...]
     backends: tuple[BackendFigures, ...]

@@ -18,7 +18,7 @@ from haptic_trio.console.protocol import ComponentView, IterationView, Moment, S
 from haptic_trio.console.recorder import Recorder, unix_now
 from haptic_trio.console.routes import Routes
 from haptic_trio.console.timeline import cycles_of
-from haptic_trio.dataplane.local.instance import LocalAgent
+from haptic_trio.dataplane.figures import ReadsFigures
 from haptic_trio.heartbeat import Heartbeats
 from haptic_trio.k8s.store import Stores
 from haptic_trio.messages import LeadershipChanged
@@ -53,15 +53,15 @@ class Watched:
         leadership: Callable[[], LeadershipChanged | None],
         fleet: Callable[[], Any],
         objects: Callable[[], ObjectProblems] = ObjectProblems,
-        agents: Callable[[], Iterable[LocalAgent]] = tuple,
+        sources: Callable[[], Iterable[ReadsFigures]] = tuple,
     ) -> None:
-        """*fleet* returns plain data or None, *objects* problems of objects, *agents* the instances of this machine."""
+        """*fleet* returns plain data or None, *objects* problems of objects, *sources* instances with figures."""
         self.recorder = recorder
         self.configuration = Configuration(self._source)
         self.history = History(self.configuration.consult)
         self.routes = Routes(self.configuration)
         self.certificates = Certificates(self.configuration)
-        self.live = Live(agents)
+        self.live = Live(sources)
         self._events = events
         self._iteration = iteration
         self._leadership = leadership

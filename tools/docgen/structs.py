@@ -11,6 +11,7 @@ import msgspec
 
 from haptic_trio import channels, messages
 from haptic_trio.console import api, protocol, stream
+from haptic_trio.dataplane import figures
 from haptic_trio.explain import answers, requests, route_list
 from tools.docgen.configuration import cell
 from tools.docgen.markdown import table
@@ -83,6 +84,7 @@ def console_page() -> str:
     structs = [
         *_only(stream, "Hello", "Request"),
         *structs_of(protocol),
+        *_only(figures, "ProcessFigures", "ServerFigures", "BackendFigures"),
         *_only(route_list, "Route"),
         *_only(answers, "ServedCertificate", "SearchAnswer", "Hit", "Line", "MadeBy", "Named"),
         *structs_of(requests),

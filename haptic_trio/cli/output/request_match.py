@@ -18,7 +18,7 @@ from haptic_trio.cli.output.answer_rows import (
     step_rows,
 )
 from haptic_trio.cli.output.findings import quantity
-from haptic_trio.console.protocol import BackendFigures
+from haptic_trio.dataplane.figures import BackendFigures
 from haptic_trio.explain.answers import RouteAnswer
 from haptic_trio.explain.requests import RequestBackend, RequestMatch
 

@@ -21,7 +21,7 @@ from haptic_trio.console.redaction import Redactor
 from haptic_trio.console.site import PAGE, make_routes
 from haptic_trio.console.stream import Viewers
 from haptic_trio.console.watched import IterationSnapshot, Watched
-from haptic_trio.dataplane.local.instance import LocalAgent
+from haptic_trio.dataplane.figures import ReadsFigures
 from haptic_trio.errors import HapticError, text_of
 from haptic_trio.k8s.store import Stores
 from haptic_trio.logs import get_logger
@@ -108,7 +108,7 @@ class Console(NoConsole):
             leadership=lambda: self._process.leadership.value,
             fleet=self._fleet,
             objects=summaries_of(process).latest,
-            agents=self._agents,
+            sources=self._sources,
         )
         self.viewers = Viewers(watched, token)
         self.routes = [*make_routes(self.viewers, hosts), *make_api(watched, token, hosts)]
@@ -157,8 +157,8 @@ class Console(NoConsole):
             pipeline=state.components.pipeline if state.components is not None else None,
         )
 
-    def _agents(self) -> list[LocalAgent]:
-        return [one for one in self._process.endpoints.value or () if isinstance(one, LocalAgent)]
+    def _sources(self) -> list[ReadsFigures]:
+        return [one for one in self._process.endpoints.value or () if isinstance(one, ReadsFigures)]
 
     def _fleet(self) -> Any:
         fleet = fleet_of(self._process)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import trio
 
-from haptic_trio.console.protocol import BackendFigures
+from haptic_trio.dataplane.figures import BackendFigures
 
 MOST_EVENTS = 1000
 

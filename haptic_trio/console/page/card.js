@@ -42,9 +42,10 @@ export function showCard(card, match, request, figures) {
 
 function trafficOf(figures) {
   if (!figures) return [];
-  const { up, sessions, queued, rate, errors, answers, answers_5xx: failed } = figures;
+  const { up, sessions, queued, rate, errors, answers, answers_5xx: failed, response_ms: response, total_ms: total } = figures;
   return [`${up} server${up === 1 ? "" : "s"} up, ${rate} requests/s, ${sessions} present, ${queued} queued, ${errors} errors; since the last reload ${answers} answers, `,
-    make("span", `${failed} with 5xx`, failed ? "warn" : "")];
+    make("span", `${failed} with 5xx`, failed ? "warn" : ""),
+    ...(total ? [`; on average ${response} ms until a server answers, ${total} ms for a whole request (the last 1,024 requests, slowest instance; HAProxy has no percentiles)`] : [])];
 }
 
 function verdictOf({ route, visits, backends }) {
@@ -85,7 +86,7 @@ function serversOf(backend, figures) {
   const found = backend.servers.map((one) => [
     lineLink("haproxy.cfg", one.line, one.name || "derives from a Secret"), ` ${one.address}${one.is_enabled ? "" : " (disabled)"}`,
     ...(figures?.servers ?? []).filter((known) => known.name === one.name).map((known) =>
-      make("span", ` ${known.status}, ${known.sessions} present, ${known.rate}/s`, known.is_up ? "good" : "bad")),
+      make("span", ` ${known.instance}: ${known.status}, ${known.sessions} present, ${known.rate}/s`, known.is_up ? "good" : "bad")),
   ]);
   if (backend.servers_count > found.length) found.push([`and ${backend.servers_count - found.length} more`]);
   return listOf(found);

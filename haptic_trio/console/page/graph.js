@@ -110,7 +110,7 @@ function box({ kind, label = kind, text, href, state = "", x, y }, size) {
   return node;
 }
 
-// Both ends of a name stay visible, because names differ at their ends.
+// The middle is left out: names often differ at their ends.
 function shortened(text, most) {
   if (text.length <= most) return text;
   const half = Math.floor((most - 1) / 2);

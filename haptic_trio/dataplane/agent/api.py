@@ -32,6 +32,7 @@ from haptic_trio.dataplane.agent.messages import (
     ErrorCode,
     EventKind,
     FetchRequest,
+    FiguresRequest,
     FrameError,
     Manifest,
     PatchRequest,
@@ -56,6 +57,7 @@ from haptic_trio.dataplane.endpoint import (
     PortsUnavailableError,
     ReplacesProcess,
 )
+from haptic_trio.dataplane.figures import InstanceFigures, ReadsFigures
 from haptic_trio.dataplane.local.files.instance_directory import RESERVED
 from haptic_trio.errors import ProblemsError
 from haptic_trio.haproxy.model import Generation
@@ -267,6 +269,12 @@ class Agent:
             kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(report.found.items()))
             self.observer.publish(EventKind.DRIFT, deployed=True, detail=kinds)
         return report
+
+    async def read_figures(self, request: FiguresRequest) -> InstanceFigures:
+        """Return the live figures; raises `RequestRejectedError` if the endpoint has none."""
+        if not isinstance(self._endpoint, ReadsFigures):
+            raise RequestRejectedError(HTTPStatus.NOT_FOUND, ErrorCode.NOT_FOUND, "the endpoint has no live figures")
+        return await self._endpoint.read_figures(request.backends)
 
     async def _deploy(self, work: Callable[[], Awaitable[object]]) -> None:
         failure: EndpointError | None = None

@@ -8,7 +8,7 @@ it gets a complete manifest, and again only the pieces that it misses.
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -39,6 +39,7 @@ from haptic_trio.dataplane.agent.messages import (
     AgentStatus,
     DoneAnswer,
     FetchRequest,
+    FiguresRequest,
     Manifest,
     PatchRequest,
     RepairRequest,
@@ -50,6 +51,7 @@ from haptic_trio.dataplane.agent.messages import (
 )
 from haptic_trio.dataplane.agent.pieces import RecipeError, TooLargeError
 from haptic_trio.dataplane.endpoint import DriftReport, EndpointInfo, ObservedState, PatchRejectedError
+from haptic_trio.dataplane.figures import MOST_BACKENDS, InstanceFigures
 from haptic_trio.errors import ProblemsError
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.delta import Delta, encode_delta, make_delta
@@ -149,6 +151,11 @@ class RemoteAgent:
     async def describe(self) -> EndpointInfo:
         """Return the observed state of the agent's HAProxy."""
         return msgspec.structs.replace((await self.fetch_status()).endpoint, name=self.name)
+
+    async def read_figures(self, backends: Sequence[str]) -> InstanceFigures:
+        """See `ReadsFigures.read_figures`; raises `AgentAnswerError` for an agent of a version without figures."""
+        request = FiguresRequest(backends=tuple(backends)[:MOST_BACKENDS])
+        return await self._client.post(InstanceFigures, "/v1/figures", request)
 
     async def fetch_running(self) -> Generation | None:
         """Return the running generation; it is transferred only if it is not known already."""

@@ -140,6 +140,12 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """It was replaced by a reload and still has connections."""
 
 
+class FiguresRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Read live figures of HAProxy and of the first 100 of *backends*; answered by `InstanceFigures`."""
+
+    backends: tuple[str, ...] = ()
+
+
 class AgentLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of one request, and of all requests together."""
 

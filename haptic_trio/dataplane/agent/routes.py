@@ -27,6 +27,7 @@ from haptic_trio.dataplane.agent.messages import (
     ErrorCode,
     EventKind,
     FetchRequest,
+    FiguresRequest,
     PatchRequest,
     StageRequest,
 )
@@ -102,6 +103,7 @@ def make_agent_app(agent: Agent, *, heartbeat: float = HEARTBEAT) -> Starlette:
             Route("/v1/patch", patch, methods=["POST"]),
             Route("/v1/patch-former", patch_former, methods=["POST"]),
             Route("/v1/repair", repair, methods=["POST"]),
+            Route("/v1/figures", _figures_of(agent), methods=["POST"]),
             WebSocketRoute("/v1/events", events),
         ],
         exception_handlers={
@@ -112,6 +114,14 @@ def make_agent_app(agent: Agent, *, heartbeat: float = HEARTBEAT) -> Starlette:
             Exception: _answer_bug,
         },
     )
+
+
+def _figures_of(agent: Agent) -> Handler:
+    async def figures(request: Request) -> Response:
+        wanted = await _read_json(request, FiguresRequest, agent.limits.manifest_bytes)
+        return _json(await agent.read_figures(wanted))
+
+    return figures
 
 
 def _controller_of(request: Request) -> str:

@@ -18,7 +18,7 @@ runs the files alone; the next patch or drift check finds that.
 
 import contextlib
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -38,6 +38,7 @@ from haptic_trio.dataplane.endpoint import (
     PatchRejectedError,
     PortsUnavailableError,
 )
+from haptic_trio.dataplane.figures import InstanceFigures, ask_figures
 from haptic_trio.dataplane.local.check import (
     CheckDirectory,
     CheckFailedError,
@@ -54,7 +55,7 @@ from haptic_trio.dataplane.local.files.last_write import LastWrite
 from haptic_trio.dataplane.local.files.leftovers import Leftovers
 from haptic_trio.dataplane.local.former_worker import FormerWorker
 from haptic_trio.dataplane.local.ports import find_conflicts, read_conflicts
-from haptic_trio.dataplane.local.runtime import OtherWorkerError, RuntimeClient
+from haptic_trio.dataplane.local.runtime import OtherWorkerError
 from haptic_trio.dataplane.local.supervisor import LoadRejectedError, OnExit, Supervisor, SupervisorFactory
 from haptic_trio.dataplane.local.worker import WorkerState
 from haptic_trio.errors import text_of
@@ -108,10 +109,9 @@ class LocalAgent:
         """Number of workers that finish their connections after a reload, a few seconds ago."""
         return self._supervisor.old_workers.count
 
-    @property
-    def runtime(self) -> RuntimeClient:
-        """Client of the runtime socket, for questions alone."""
-        return self._supervisor.runtime
+    async def read_figures(self, backends: Sequence[str]) -> InstanceFigures:
+        """See `ReadsFigures.read_figures`."""
+        return await ask_figures(self._supervisor.runtime.ask, self.name, backends)
 
     async def run(
         self, *, on_exit: OnExit, grace: float, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED

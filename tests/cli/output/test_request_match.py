@@ -4,7 +4,7 @@ from typing import Any
 
 from haptic_trio.cli.output.explain import lines_of
 from haptic_trio.cli.output.request_match import rows_of_match
-from haptic_trio.console.protocol import BackendFigures, ServerFigures
+from haptic_trio.dataplane.figures import BackendFigures, ServerFigures
 from haptic_trio.explain.requests import RequestQuestion, match_request
 from haptic_trio.explain.site import Site
 from tests.explain.sites import site_of

@@ -18,12 +18,13 @@ from msgspec import inspect as types
 
 from haptic_trio.dataplane.agent import messages
 from haptic_trio.dataplane.endpoint import DriftReport
+from haptic_trio.dataplane.figures import InstanceFigures
 from haptic_trio.haproxy.model import FileKind
 
 RECORDED: Final = Path(__file__).parent / "recorded"
 MESSAGES: Final[dict[str, type[msgspec.Struct]]] = {
     name: each
-    for name, each in {**vars(messages), "DriftReport": DriftReport}.items()
+    for name, each in {**vars(messages), "DriftReport": DriftReport, "InstanceFigures": InstanceFigures}.items()
     if inspect.isclass(each) and issubclass(each, msgspec.Struct)
 }
 """Every message, and what it consists of."""

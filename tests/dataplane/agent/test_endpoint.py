@@ -337,3 +337,28 @@ async def remote_at(
         async with remote_agent(f"https://127.0.0.1:{port}", authority.issue("controller")) as remote:
             yield remote
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.haproxy
+async def test_figures_of_haproxy_are_read_through_the_agent(instance_root: Path, haproxy_binary: Path) -> None:
+    port = free_port()
+    async with (
+        serving_haproxy(instance_root, haproxy_binary) as served,
+        served.remote() as remote,
+        backend("a") as server,
+    ):
+        await sync_endpoint(remote, forwarding(port, server))
+        assert await fetch(port) == (200, "a")
+
+        figures = await remote.read_figures(["app", "no-such-backend", "x;help"])
+
+        assert figures.process.version.startswith(("2.", "3."))
+        (app,) = figures.backends
+        assert (app.name, app.up, app.answers) == ("app", 1, 1)
+        assert [one.is_up for one in app.servers] == [True]
+
+
+async def test_agent_without_an_haproxy_of_its_own_has_no_figures(tmp_path: Path) -> None:
+    async with serving(MemoryEndpoint("local"), tmp_path) as served, served.remote() as remote:
+        with pytest.raises(EndpointError, match="no live figures"):
+            await remote.read_figures(["web"])

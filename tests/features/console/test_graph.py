@@ -34,7 +34,7 @@ async def test_route_is_drawn_from_the_request_to_its_servers_with_links(
     site: Site, haproxy_binary: Path, chromium: Path, tmp_path: Path
 ) -> None:
     write_failing_objects(site)
-    async with looking(site, haproxy_binary, chromium, tmp_path / "profile") as (running, page):
+    async with looking(site, haproxy_binary, chromium, tmp_path / "profile") as (_running, page):
         request, ingress, backend, server = await open_route(page, "web.localhost/")
         assert (request, ingress) == ("Request: web.localhost/", "Ingress: default/web")
         assert backend == "Service: default/web"
@@ -44,10 +44,10 @@ async def test_route_is_drawn_from_the_request_to_its_servers_with_links(
         assert await page.evaluate(OUTSIDE) == []
 
         # The state of a server is a word, not a colour only.
-        await send_command(running, "set server default_web_80/s1 state maint")
+        await send_command(site, "set server default_web_80/s1 state maint")
         await page.until(f"{NODES}.at(-1).startsWith('Server s1, MAINT')")
         assert await page.evaluate("document.querySelectorAll('#card .graph rect.bad').length") == 1
-        await send_command(running, "set server default_web_80/s1 state ready")
+        await send_command(site, "set server default_web_80/s1 state ready")
 
         # Nodes are links, which the Tab key reaches; the request has no object.
         assert await page.evaluate(f"{LINKS}.length") == 3

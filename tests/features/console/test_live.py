@@ -7,10 +7,16 @@ import pytest
 import trio
 
 from haptic_trio.cli.console_client import ConsoleClient
-from haptic_trio.dataplane.local.instance import LocalAgent
+from haptic_trio.console.live import Live
+from haptic_trio.dataplane.local.process import read_record
+from haptic_trio.dataplane.local.runtime import RuntimeClient
+from haptic_trio.dataplane.sync import sync_endpoint
 from tests.features.console.test_console import deployed, viewing
 from tests.features.console.test_page import looking
-from tests.features.harness import Running, Site, serving_web
+from tests.features.harness import Site, serving_web
+from tests.support.components.agents import serving_haproxy
+from tests.support.processes.haproxy import backend, fetch, forwarding
+from tests.support.processes.ports import free_port
 
 pytestmark = pytest.mark.haproxy
 
@@ -41,27 +47,47 @@ async def test_figures_of_backends_and_processes_are_live(site: Site, haproxy_bi
         assert process["version"].startswith(("2.", "3."))
 
 
+async def test_figures_come_from_agents_under_the_names_of_the_controller(
+    instance_root: Path, haproxy_binary: Path
+) -> None:
+    port = free_port()
+    async with (
+        serving_haproxy(instance_root, haproxy_binary) as served,
+        served.remote() as remote,
+        backend("a") as server,
+    ):
+        await sync_endpoint(remote, forwarding(port, server))
+        assert await fetch(port) == (200, "a")
+
+        view = await Live(lambda: [remote]).read(["app"])
+
+        assert [one.instance for one in view.processes] == ["edge-1"]
+        (app,) = view.backends
+        assert (app.up, app.answers, [one.instance for one in app.servers]) == (1, 1, ["edge-1"])
+
+
 async def test_page_shows_a_server_that_is_down_as_a_route_that_is_down(
     site: Site, haproxy_binary: Path, chromium: Path, tmp_path: Path
 ) -> None:
-    async with looking(site, haproxy_binary, chromium, tmp_path / "profile") as (running, page):
+    async with looking(site, haproxy_binary, chromium, tmp_path / "profile") as (_running, page):
         await page.shows("routes", lambda text: "web.localhost" in text and "serving" in text)
         await page.evaluate("location.hash = '#routes/web.localhost/'")
         await page.shows("card", "1 server up")
 
         # The check of drift repairs it after a while: until then no server is up.
-        await send_command(running, "set server default_web_80/s1 state maint")
+        await send_command(site, "set server default_web_80/s1 state maint")
         await page.shows("routes", "no server is up")
         await page.shows("card", "MAINT")
-        await send_command(running, "set server default_web_80/s1 state ready")
+        await send_command(site, "set server default_web_80/s1 state ready")
         await page.shows("routes", "serving")
 
         await page.click("tab-instances")
         await page.shows("instances", "connection")
 
 
-async def send_command(running: Running, command: str) -> None:
+async def send_command(site: Site, command: str) -> None:
     """Run *command* on the runtime socket of the instance."""
-    (agent,) = running.serving.process.endpoints.value or ()
-    assert isinstance(agent, LocalAgent)
-    assert not (await agent.runtime.ask(f"{command}\n")).strip()
+    record = read_record(site.state / "instances/local-1/process.json")
+    assert record is not None
+    runtime = RuntimeClient(Path(record.sockets) / "admin.sock", endpoint="local-1")
+    assert not (await runtime.ask(f"{command}\n")).strip()
