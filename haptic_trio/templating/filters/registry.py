@@ -24,6 +24,7 @@ from haptic_trio.templating.filters.external import EXTERNAL
 from haptic_trio.templating.filters.service_ports import by_port
 from haptic_trio.templating.filters.tcp_services import tcp_services
 from haptic_trio.templating.filters.values import VALUES
+from haptic_trio.templating.filters.zones import far_addresses
 from haptic_trio.templating.incremental.recorder import current_recorder
 from haptic_trio.templating.values import limits
 from haptic_trio.templating.values.faults import TemplateFaultError
@@ -250,6 +251,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "debug": content.debug,
     "default": default,
     "dig": selection.dig,
+    "far_addresses": far_addresses,
     "format": percent_format,
     "glob_match": selection.glob_match,
     "group_by": selection.group_by,

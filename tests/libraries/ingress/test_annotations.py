@@ -77,6 +77,7 @@ BESIDE = {
         "auth-url": "svc://good:80/",
         "auth-tls-secret": "authority",
     },
+    "haptic": {"outlier-errors": "10"},
 }
 
 
