@@ -152,6 +152,9 @@ async def test_certificates_are_counted_by_how_long_they_live(site: Site, haprox
             if found("haptic_certificate_expiry_timestamp_seconds", file=name) == int(in_two_days.timestamp())
         ]
         assert "web" in file
+        assert found("haptic_host_certificate_expiry_timestamp_seconds", host="web.localhost") == int(
+            in_two_days.timestamp()
+        )
 
 
 async def test_metrics_of_haproxy_on_the_dashboard_are_those_that_it_exports(site: Site, haproxy_binary: Path) -> None:

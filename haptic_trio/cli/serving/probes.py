@@ -57,6 +57,12 @@ EXPIRY: Final = _family(
     "Expiry of the ten certificates that expire first.",
     "file",
 )
+HOST_EXPIRY: Final = _family(
+    "host_certificate_expiry_timestamp_seconds",
+    "gauge",
+    "Expiry of the certificates of the hundred hosts whose certificates expire first.",
+    "host",
+)
 OLD_WORKERS: Final = _family(
     "haproxy_old_workers",
     "gauge",
@@ -142,6 +148,7 @@ class Scrapes:
             CERTIFICATES: lambda: [((), float(self._expiries.count))],
             EXPIRING: self._expiring,
             EXPIRY: lambda: [((one.file,), one.at) for one in self._expiries.soonest],
+            HOST_EXPIRY: lambda: [((one.host,), one.at) for one in self._expiries.hosts],
         }
 
     def _resources(self) -> Iterator[Reading]:

@@ -4,7 +4,7 @@ The leaf counts: the first certificate of a file. What comes after it may be
 an old cross-signed root, which no client looks at.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from heapq import nsmallest
 from typing import Final
@@ -12,12 +12,14 @@ from typing import Final
 import msgspec
 from cryptography import x509
 
-from haptic_trio.haproxy.config.certificates import PEM
+from haptic_trio.haproxy.config.certificates import PEM, crt_lists_of, names_of
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation
 from haptic_trio.x509.errors import UNREADABLE
 
 SOONEST: Final = 10
 """Number of certificates with their own series."""
+SOONEST_HOSTS: Final = 100
+"""Number of hosts with their own series: users choose hosts, and each series costs the monitoring."""
 
 _MEMO: Final = "expires"
 
@@ -30,6 +32,15 @@ class Expiry(msgspec.Struct, frozen=True, order=True):
     file: str
 
 
+class HostExpiry(msgspec.Struct, frozen=True, order=True):
+    """Expiry of the first certificate that expires among those of a host."""
+
+    at: float
+    """Seconds since 1970."""
+    host: str
+    """A host name, or a wildcard."""
+
+
 class Expiries(msgspec.Struct, frozen=True):
     """Expiry times of the certificates of one generation."""
 
@@ -37,12 +48,15 @@ class Expiries(msgspec.Struct, frozen=True):
     times: tuple[float, ...] = ()
     """Expiry times in ascending order."""
     soonest: tuple[Expiry, ...] = ()
+    hosts: tuple[HostExpiry, ...] = ()
+    """Hosts whose certificates expire first."""
 
 
 def find_expiries(generation: Generation) -> Expiries:
     """Return the expiry times of *generation*; CPU-bound for certificates that were not parsed before."""
     found = list(_expiries(generation.files_of(FileKind.CERT)))
-    return Expiries(len(found), tuple(sorted(one.at for one in found)), tuple(nsmallest(SOONEST, found)))
+    hosts = nsmallest(SOONEST_HOSTS, _hosts(generation, {one.file: one.at for one in found}))
+    return Expiries(len(found), tuple(sorted(one.at for one in found)), tuple(nsmallest(SOONEST, found)), tuple(hosts))
 
 
 def expiry_of(file: AuxFile) -> float | None:
@@ -60,6 +74,19 @@ def _expiries(files: Iterable[AuxFile]) -> Iterable[Expiry]:
         at = expiry_of(file)
         if at is not None:
             yield Expiry(at, file.path)
+
+
+def _hosts(generation: Generation, times: Mapping[str, float]) -> Iterable[HostExpiry]:
+    """Yield the hosts of the crt-lists whose certificates have one of *times*, by file."""
+    files = {file.path: file for file in generation.files_of(FileKind.CERT)}
+    first: dict[str, float] = {}
+    for listed in (crt_lists_of(generation) or {}).values():
+        for entry in listed:
+            at = times.get(entry.certificate)
+            if at is not None:
+                for host in names_of(entry, files[entry.certificate]) or ():
+                    first[host] = min(at, first.get(host, at))
+    return (HostExpiry(at, host) for host, at in first.items())
 
 
 @lru_cache(maxsize=20_000)

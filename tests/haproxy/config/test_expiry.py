@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import trustme
 
-from haptic_trio.haproxy.config.expiry import SOONEST, find_expiries
+from haptic_trio.haproxy.config.expiry import SOONEST, SOONEST_HOSTS, find_expiries
 from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
 
@@ -45,6 +45,33 @@ def test_only_so_many_are_named_and_all_are_counted(authority: trustme.CA) -> No
     assert found.count == SOONEST + 5
     assert len(found.soonest) == SOONEST
     assert len(found.times) == SOONEST + 5
+
+
+def test_each_host_has_the_expiry_of_its_first_certificate_to_expire(authority: trustme.CA) -> None:
+    files = {"late": pem_of(authority, 9), "soon": pem_of(authority, 2), "other": pem_of(authority, 5)}
+    certificates = [make_file(FileKind.CERT, f"ssl/{name}.pem", content) for name, content in files.items()]
+    lines = (
+        b"ssl/late.pem a.test *.b.test !c.b.test\nssl/soon.pem [alpn h2] A.test\nssl/other.pem\nssl/absent.pem d.test\n"
+    )
+    listed = make_file(FileKind.CRT_LIST, "crt-lists/https.list", lines)
+    found = find_expiries(make_generation(parse_config("global\n"), [*certificates, listed]))
+
+    def at(days: int) -> float:
+        return (BEGIN + timedelta(days=days)).timestamp()
+
+    assert [(one.host, one.at) for one in found.hosts] == [
+        ("a.test", at(2)),
+        ("web.localhost", at(5)),
+        ("*.b.test", at(9)),
+    ]
+
+
+def test_only_so_many_hosts_are_named(authority: trustme.CA) -> None:
+    hosts = " ".join(f"h{number}.test" for number in range(SOONEST_HOSTS + 5))
+    certificate = make_file(FileKind.CERT, "ssl/a.pem", pem_of(authority, 3))
+    listed = make_file(FileKind.CRT_LIST, "crt-lists/https.list", f"ssl/a.pem {hosts}\n".encode())
+
+    assert len(find_expiries(make_generation(parse_config("global\n"), [certificate, listed])).hosts) == SOONEST_HOSTS
 
 
 @pytest.mark.parametrize(
