@@ -81,6 +81,8 @@ class _Reflection:
     def __init__(self, source: str, stores: Sequence[Store], report: Report) -> None:
         self._source = source
         self._stores = stores
+        # Most stores of a watch ignore the same fields, so they share the object without them.
+        self._removes_more = [store.remove_ignored != stores[0].remove_ignored for store in stores]
         self._report = report
         self._has_nameless = False
         self._changed: set[str] = set()
@@ -122,7 +124,11 @@ class _Reflection:
 
     def _upsert(self, ref: ResourceRef, resource: Resource, refs: dict[ResourceRef, None]) -> None:
         kept = self._stores[0].without_ignored(resource)
-        if changed := {store.name for store in self._stores if store.put(ref, kept)}:
+        if changed := {
+            store.name
+            for store, removes_more in zip(self._stores, self._removes_more, strict=True)
+            if store.put(ref, store.without_ignored(kept) if removes_more else kept)
+        }:
             self._changed |= changed
             refs[ref] = None
 

@@ -8,6 +8,9 @@ from tests.pipeline.heavy import Bench, web
 
 COUNT = 3 * FIRST_SHARE
 
+# The parser asks the binary for its keywords.
+pytestmark = pytest.mark.process
+
 
 async def put_more_than_a_share(bench: Bench) -> None:
     """Let a cycle run, and change more objects than the next one takes in."""

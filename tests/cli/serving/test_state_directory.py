@@ -38,6 +38,7 @@ def test_remnants_in_the_scratch_directory_are_removed(tmp_path: Path) -> None:
     assert scratch.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.process
 async def test_remnants_of_a_read_only_directory_are_removed_later(
     tmp_path: Path, nursery: trio.Nursery, read_only: Callable[[Path], AbstractContextManager[None]]
 ) -> None:

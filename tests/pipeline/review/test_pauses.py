@@ -48,6 +48,7 @@ def test_a_pause_lasts_ten_times_as_long_as_the_review_took_beyond_what_is_free(
     pauses.check("costly")
 
 
+@pytest.mark.process
 async def test_costly_reviews_of_a_namespace_again_and_again_leave_time_for_others(tmp_path: Path) -> None:
     bench = Bench(accepting_binary(), COSTLY)
     bench.put(service("web", rounds=0))

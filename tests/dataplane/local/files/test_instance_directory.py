@@ -46,6 +46,7 @@ def test_before_the_first_generation_there_is_nothing(tmp_path: Path) -> None:
     assert not stored.committed
 
 
+@pytest.mark.process
 def test_an_interrupted_change_prevents_no_start_in_a_read_only_directory(
     tmp_path: Path, read_only: Callable[[Path], AbstractContextManager[None]]
 ) -> None:
