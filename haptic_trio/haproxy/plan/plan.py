@@ -39,6 +39,7 @@ OLDEST: Final = capabilities_of((2, 8))
 """Capabilities of the oldest supported HAProxy."""
 
 _SERVING: Final = frozenset({"backend", "listen"})
+_SERVER_LINES: Final = frozenset({"default-server", "server", "server-template"})
 _FILE_NAMES: Final = {
     FileKind.MAP: "map",
     FileKind.CERT: "certificate",
@@ -75,10 +76,19 @@ def make_plan(
 
 
 def count_servers(change: SectionChange | Section) -> int:
-    """Return how many lines of servers *change* alters or adds at most, in a section that may have servers."""
+    """Return how many servers *change* alters or adds at most, in a section that may have servers."""
     if isinstance(change, SectionChange):
-        return max(len(change.removed), len(change.added)) if change.desired.kind in _SERVING else 0
+        return max(map(_count_server_lines, (change.removed, change.added))) if change.desired.kind in _SERVING else 0
     return len(change.directives) if change.kind in _SERVING else 0
+
+
+def alters_no_server(change: SectionChange) -> bool:
+    """Whether *change* is one of a backend without a change of its servers, which always needs a reload."""
+    return change.desired.kind in _SERVING and not count_servers(change)
+
+
+def _count_server_lines(lines: Iterable[Directive]) -> int:
+    return sum(line.keyword in _SERVER_LINES for line in lines)
 
 
 def count_changed_servers(diff: ConfigDiff, capabilities: Capabilities) -> int:

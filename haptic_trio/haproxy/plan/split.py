@@ -42,8 +42,10 @@ from haptic_trio.haproxy.plan.diff import ConfigDiff, SectionChange, diff_config
 from haptic_trio.haproxy.plan.operations import AddServer, Operation, Plan
 from haptic_trio.haproxy.plan.plan import (
     MAX_CHANGED_SERVERS,
+    MAX_REASONS,
     OLDEST,
     TOO_MANY,
+    alters_no_server,
     count_changed_servers,
     count_servers,
     make_plan,
@@ -104,7 +106,7 @@ def split_plan(
     if running is None or diff is None:
         return SplitPlan(None, (), make_plan(running, desired).reasons)
     changed = count_changed_servers(diff, capabilities)
-    if changed <= room:
+    if changed <= room and not any(map(alters_no_server, diff.changed)):
         whole = make_plan(running, desired, capabilities=capabilities, diff=diff)
         if not whole.reasons:
             return SplitPlan(desired, whole.operations, ())
@@ -219,6 +221,7 @@ class _SectionChooser:
         # The seed differs for each generation: a section that changes all the time does not keep others waiting.
         self._shares = Shares(wanted, room, desired.id)
         self._untried: set[_Key] = set()
+        self._structural = 0
         self.is_partial = False
         """Whether changes of servers were left out for lack of room."""
 
@@ -249,6 +252,12 @@ class _SectionChooser:
     def replace(self, change: SectionChange) -> Section | None:
         """Return the section that can replace the running one without a reload; None if it stays unchanged."""
         before, after = change.running, change.desired
+        if alters_no_server(change):
+            # Thousands of backends may have a new line each; the servers of others do not wait for plans of these.
+            if self._structural >= MAX_REASONS:
+                self._untried.add(after.key)
+            self._structural += 1
+            return None
         if before.kind not in SERVING_KINDS or not self._inherits_same(before, after):
             return None
 

@@ -333,3 +333,20 @@ def test_much_changed_text_is_not_near() -> None:
     assert is_near(of(100, 100, 1), of(100, 100, 2))
     assert not is_near(of(3_000, 100, 1), of(3_000, 100, 2))
     assert not is_near(of(100, 10_000, 1), of(100, 10_000, 2))
+
+
+def test_servers_go_ahead_however_many_backends_get_another_line() -> None:
+    count, room, moved = 100, 5, {40, 80}
+
+    def site(line: str, moved: set[int]) -> Generation:
+        backends = (
+            f"backend b{number}\n{line}  server s 10.0.0.{2 if number in moved else 1}:80\n" for number in range(count)
+        )
+        return make_generation(parse_config("".join(backends), source="haproxy.cfg"), ())
+
+    running, desired = site("", set()), site("  retries 3\n", moved)
+    split = split_plan(running, desired, LTS, room)
+    assert split.effective == site("", moved)
+    assert len(split.operations) == len(moved)
+    assert split.reasons
+    assert not split.is_partial
