@@ -200,7 +200,7 @@ async def test_a_reload_completes_what_was_deployed_in_part() -> None:
     endpoint, desired = FakeEndpoint(many_servers(1)), many_servers(2, "balance source")
 
     held = await sync_endpoint(endpoint, desired, may_reload=False)
-    # The changed line of the other namespace has a share of the room.
+    # The changed line of the other namespace is no server, so it takes no room.
     assert (held.operations, held.is_partial, len(held.held)) == (250, True, 1)
     assert endpoint.running is not None
     assert endpoint.running.id not in {many_servers(1).id, desired.id}
