@@ -50,12 +50,15 @@ Find: TypeAlias = Callable[[Any], list[Any]]
 class Path:
     """A compiled expression."""
 
-    __slots__ = ("_find", "expression", "steps")
+    __slots__ = ("_find", "expression", "names", "steps")
 
     def __init__(self, expression: str, steps: tuple[Step, ...] | None, find: Find) -> None:
         self.expression = expression
         self.steps = steps
         """The steps of a plain path; None for one with filters, slices, unions or descent."""
+        names = tuple(step for step in steps or () if isinstance(step, str))
+        self.names = names if len(names) == len(steps or ()) else ()
+        """The steps of a path that has nothing but names; otherwise empty."""
         self._find = find
 
     def find(self, obj: Any) -> list[Any]:
@@ -65,6 +68,24 @@ class Path:
         yields no value.
         """
         return self._find(obj)
+
+    def first(self, obj: Any) -> Any:
+        """Return the first value that `find` returns and that is not null; None without one."""
+        value = obj
+        # Nearly all paths have names only, and lead through plain dictionaries.
+        for name in self.names:
+            if type(value) is not dict:
+                break
+            value = value.get(name)
+            if value is None:
+                return None
+        else:
+            if self.names:
+                return value
+        for found in self._find(obj):
+            if found is not None:
+                return found
+        return None
 
     @property
     def is_plain(self) -> bool:

@@ -175,6 +175,17 @@ def test_plain_paths_find_what_rfc_9535_finds(document: Any, path: list[str | in
 
 
 @given(documents, steps)
+def test_the_first_value_is_the_first_one_found_that_is_not_null(
+    document: Any, path: list[str | int | Wildcard]
+) -> None:
+    compiled = compile_path(written(path))
+    wanted = next((value for value in compiled.find(document) if value is not None), None)
+
+    assert compiled.first(document) == wanted
+    assert compiled.first(MappingProxyType(document) if isinstance(document, dict) else document) == wanted
+
+
+@given(documents, steps)
 def test_remove_path_leaves_nothing_to_find_and_the_original_as_it_was(
     document: Any, path: list[str | int | Wildcard]
 ) -> None:

@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import chain, product
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from haptic_trio.errors import HapticError, Problem, ProblemsError
 from haptic_trio.ingress.served import COMPUTED_KEYS
@@ -68,17 +68,13 @@ class KeySchema:
         """Raises `ProblemsError` for invalid JSONPath expressions."""
         self.index_by = tuple(index_by)
         self._paths = compile_paths(index_by, "indexBy")
-        # Nearly every key is a text behind a few names, which needs no call for each object.
-        self._columns = [(_names_of(path), path) for path in self._paths]
 
     def prefixes(self, resource: Resource) -> tuple[Keys, ...]:
         """Return each key prefix that *resource* is found under, the empty one excluded, none twice."""
         columns: list[list[str]] = []
         is_single = True
-        for names, path in self._columns:
-            value: Any = resource
-            for name in names:
-                value = value.get(name) if type(value) is dict else None
+        for path in self._paths:
+            value = path.first(resource) if path.names else None
             if type(value) is str:
                 columns.append([value])
                 continue
@@ -103,13 +99,6 @@ class KeySchema:
         if len(texts) > len(self.index_by):
             raise TooManyKeysError(store, texts, self.index_by)
         return texts
-
-
-def _names_of(path: Path) -> tuple[str, ...]:
-    """Return the steps of *path* if all of them are names; otherwise nothing."""
-    steps = path.steps or ()
-    names = tuple(step for step in steps if isinstance(step, str))
-    return names if len(names) == len(steps) else ()
 
 
 class Table:

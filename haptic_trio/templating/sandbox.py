@@ -22,6 +22,7 @@ from haptic_trio.templating.filters.service_ports import ServicePort
 from haptic_trio.templating.incremental.fragments import render_fragment
 from haptic_trio.templating.incremental.recorder import current_recorder
 from haptic_trio.templating.missing import MissingValue
+from haptic_trio.templating.state import TemplateNamespace
 from haptic_trio.templating.tags import EachTag, FragmentTag, IncludeSnippetsTag
 from haptic_trio.templating.values import limits
 from haptic_trio.templating.values.text import Emitted
@@ -57,6 +58,7 @@ _KNOWN: Final[Mapping[type, frozenset[str]]] = {
     str: _STR_METHODS,
     Emitted: _STR_METHODS,
 }
+_ABSENT: Final = object()
 _DROPPED_GLOBALS: Final = ("lipsum",)
 
 
@@ -131,6 +133,10 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
                 return getattr(obj, attribute)
         elif attribute in _KNOWN.get(kind, ()):
             return getattr(obj, attribute)
+        elif kind is TemplateNamespace and not attribute.startswith("_"):
+            # It would also answer each question about its class that `_reach` asks.
+            value = getattr(obj, attribute, _ABSENT)
+            return value if value is not _ABSENT else MissingValue(obj=obj, name=attribute, place=place)
         return self._reach(obj, attribute, place)
 
     def _reach(self, obj: Any, attribute: str, place: str) -> Any:

@@ -28,9 +28,9 @@ def dig(value: Any, path: str, default: Any = _NO_DEFAULT) -> Any:
     """
     compiled = compiled_path(path)
     if value is not None and not isinstance(value, Undefined):
-        for found in compiled.find(value):
-            if found is not None:
-                return found
+        found = compiled.first(value)
+        if found is not None:
+            return found
     return MissingValue(f"there is nothing at {path!r}", name=str(path)) if default is _NO_DEFAULT else default
 
 

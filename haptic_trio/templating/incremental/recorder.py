@@ -5,7 +5,7 @@ is being rendered (see `records`). The recorder has the state of that unit;
 `run.RenderRun` adds the records of all units, and decides what renders again.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
@@ -69,7 +69,7 @@ class Recorder(Meter):
         self.trace = Trace(is_each=isinstance(unit, Child))
         self.unit_files: dict[str, RenderedFile] = {}
         self.file_positions: dict[str, Position] = {}
-        self.ordinals: Counter[Any] = Counter()
+        self.ordinals: defaultdict[Any, int] = defaultdict(int)
         self.importing = 0
         """Nesting depth of imports without context."""
         self.subjects: list[Subject] = []

@@ -23,7 +23,7 @@ class Uses(NamedTuple):
 NO_USES: Final = Uses()
 _EMPTY: Final = FragmentOutput("", (), "")
 
-Claimed: TypeAlias = dict[str, Uses]
+Claimed: TypeAlias = dict[str, tuple[int, ...]]
 """By namespace: what a unit uses more than when it was last rendered."""
 
 
@@ -95,11 +95,11 @@ class NamespaceShares:
         """
         namespace, uses = key.namespace, self.uses_of(after)
         former = self.uses_of(before) if before is not None else NO_USES
-        known = claimed.get(namespace, NO_USES)
+        known: tuple[int, ...] = claimed.get(namespace, NO_USES)
         wanted = known
         if uses != former:
             more = tuple(map(sub, uses, former))
-            wanted = Uses(*map(add, known, more))
+            wanted = tuple(map(add, known, more))
             if namespace:
                 held = self._held.get(namespace, NO_USES)
                 for resource, one, together in zip(self._resources, more, map(add, held, wanted), strict=True):
@@ -119,7 +119,7 @@ class NamespaceShares:
         former = self.uses_of(before) if before is not None else NO_USES
         if uses != former:
             difference = tuple(map(sub, uses, former))
-            self._held[key.namespace] = Uses(*map(add, self._held.get(key.namespace, NO_USES), difference))
+            self._held[key.namespace] = tuple(map(add, self._held.get(key.namespace, NO_USES), difference))
             if min(difference) < 0:
                 self._freed.add(key.namespace)
         if after is None:

@@ -71,16 +71,15 @@ def compiled_path(path: str) -> Path:
 
 def sort_key(item: Any, criterion: Criterion) -> tuple[int, Any] | None:
     """Return the key of *item* in ascending order; None if the item has no value, which sorts last."""
-    found = [value for value in criterion.path.find(item) if value is not None]
+    value = criterion.path.first(item)
     if criterion.by_existence:
         # `:exists` puts the present first; `:desc`, which is often written with it, must not turn that round.
-        rank = 0 if found else 1
+        rank = 0 if value is not None else 1
         return (0, -rank if criterion.descending else rank)
     if criterion.by_length:
-        return (0, len(found[0]) if found and isinstance(found[0], str | list | Mapping) else 0)
-    if not found:
+        return (0, len(value) if isinstance(value, str | list | Mapping) else 0)
+    if value is None:
         return None
-    value = found[0]
-    if isinstance(value, bool | int | float):
-        return (0, value)
-    return (1, value) if isinstance(value, str) else (2, repr(value))
+    if isinstance(value, str):
+        return (1, value)
+    return (0, value) if isinstance(value, bool | int | float) else (2, repr(value))
