@@ -7,6 +7,7 @@ document.
 """
 
 import re
+from functools import lru_cache
 from sys import intern
 from typing import Any, Final, NamedTuple
 
@@ -30,6 +31,9 @@ _TRUTHS: Final = frozenset(
 )
 """Keys that are no texts."""
 _MAX_DEPTH: Final = 50
+_MOST_KNOWN: Final = 8_192
+_LONGEST_KNOWN: Final = 64
+"""Longer lines are rarely repeated, and may be the data of a Secret."""
 
 
 class Plain(NamedTuple):
@@ -44,13 +48,30 @@ def read_plain(text: str) -> Plain | None:
     """Return the data of the only document in *text*; None if only the complete parser can read it, or reject it."""
     reader = _Reader()
     for number, line in enumerate(text.split("\n"), 1):
-        match = _LINE(line)
-        if match is None:
+        parts = _known_parts(line) if len(line) <= _LONGEST_KNOWN else _parts(line)
+        if parts is None:
             if not _NO_CONTENT(line):
                 return None
-        elif not reader.take(number, *match.groups()):
+        elif not reader.take(number, *parts):
             return None
     return Plain(reader.root, reader.first_line, reader.item_lines) if reader.root is not None else None
+
+
+def _parts(line: str) -> tuple[int, bool, str | None, bool, Any, str | None] | None:
+    """Return the parts of *line*, see `_Reader.take`; None if it may be wrong, or have another meaning."""
+    match = _LINE(line)
+    if match is None:
+        return None
+    spaces, dash, key, plain, single, double, empty = match.groups()
+    if key in _TRUTHS:
+        return None
+    value = resolve_plain(plain) if plain is not None else single if single is not None else double
+    has_value = plain is not None or value is not None or empty is not None
+    return len(spaces), dash is not None, key and intern(key), has_value, value, empty
+
+
+# Objects of one kind have most of their lines in common.
+_known_parts: Final = lru_cache(maxsize=_MOST_KNOWN)(_parts)
 
 
 class _Reader:
@@ -69,29 +90,26 @@ class _Reader:
     def take(
         self,
         number: int,
-        spaces: str,
-        dash: str | None,
+        column: int,
+        is_item: bool,
         key: str | None,
-        plain: str | None,
-        single: str | None,
-        double: str | None,
+        has_value: bool,
+        value: Any,
         empty: str | None,
     ) -> bool:
-        """Take in a line; return False if it may be wrong, or have another meaning."""
-        if plain is not None:
-            value: Any = resolve_plain(plain)
-        elif empty is not None:
+        """Take in a line; return False if it may be wrong, or have another meaning.
+
+        It begins in *column*, with a dash if it is an item of a list, and has *value*, or an *empty* container.
+        """
+        if empty is not None:
             value = {} if empty == "{}" else []
-        else:
-            value = single if single is not None else double
-        has_value = plain is not None or value is not None
-        if key is None and dash is None:
+        if key is None and not is_item:
             # A blank line, or one more line of a scalar.
             return not has_value
-        container = self._container(number, len(spaces), list if dash else dict)
+        container = self._container(number, column, list if is_item else dict)
         if container is None:
             return False
-        if dash:
+        if is_item:
             if len(self._stack) == 2 and type(self.root) is dict:
                 self.item_lines.setdefault(self._root_key, []).append(number)
             if key is None:
@@ -100,11 +118,11 @@ class _Reader:
             item: dict[str, Any] = {}
             container.append(item)
             container = item
-            self._stack.append((len(spaces) + 2, item))
-        if key in container or key in _TRUTHS:
+            self._stack.append((column + 2, item))
+        if key in container:
             return False
         assert key is not None
-        self._key = intern(key)
+        self._key = key
         if container is self.root:
             self._root_key = self._key
         self._is_open = not has_value
