@@ -95,7 +95,7 @@ class KeySchema:
 
     def lookup_keys(self, store: str, keys: Sequence[object]) -> Keys:
         """Return *keys* as texts, or raise `TooManyKeysError`."""
-        texts = tuple(map(text_of, keys))
+        texts = tuple([key if type(key) is str else text_of(key) for key in keys])
         if len(texts) > len(self.index_by):
             raise TooManyKeysError(store, texts, self.index_by)
         return texts

@@ -48,6 +48,8 @@ class TemplateChecker:
     def __init__(self, environment: TemplateEnvironment) -> None:
         self._environment = environment
         self._trees: dict[str, nodes.Template] = {}
+        self._nodes: dict[str, list[nodes.Node]] = {}
+        """All nodes of each tree: to walk through it takes longer than all that is looked for."""
         self.problems: list[Problem] = []
 
     def compile_all(self) -> None:
@@ -61,7 +63,7 @@ class TemplateChecker:
                 continue
             self._parse(name, source)
             if name in self._trees:
-                named |= _assigned_names(self._trees[name])
+                named |= _assigned_names(self._nodes[name])
         for name, source in sources.items():
             if name in known:
                 if self._is_fine(known[name], named):
@@ -69,18 +71,18 @@ class TemplateChecker:
                     continue
                 self._parse(name, source)
             if name in self._trees:
-                self._check(name, self._trees[name], named)
+                self._check(name, named)
 
     def _is_fine(self, known: _Known, named: set[str]) -> bool:
         sources = self._environment.sources
         return known.called <= named and all(any(name in sources for name in names) for names in known.named)
 
-    def _check(self, name: str, tree: nodes.Template, named: set[str]) -> None:
+    def _check(self, name: str, named: set[str]) -> None:
         before = len(self.problems)
-        for line, message, hint in self._faults(tree, named):
+        for line, message, hint in self._faults(self._nodes[name], named):
             self._report(name, line, message, hint)
         if len(self.problems) == before:
-            self._compile(name, tree)
+            self._compile(name, self._trees[name])
 
     def _parse(self, name: str, source: str) -> None:
         if strip_marks(source) != source:
@@ -88,7 +90,8 @@ class TemplateChecker:
             self._report(name, line, "the template contains Unicode noncharacters", "remove U+FDD0 to U+FDEF")
             return
         try:
-            self._trees[name] = self._environment.parse(source, name)
+            tree = self._trees[name] = self._environment.parse(source, name)
+            self._nodes[name] = list(tree.find_all(nodes.Node))
         except TemplateSyntaxError as error:
             self._report(name, error.lineno, error.message or "syntax error", _syntax_hint(error.message or ""))
         except RecursionError:
@@ -122,8 +125,9 @@ class TemplateChecker:
         if known is not None:
             return known.compiled
         # Compiling changes the tree.
-        assigned, called, named = _assigned_names(tree), _called_names(tree), tuple(_named_templates(tree))
-        names, patterns = frozenset(names_of(tree)), _patterns_of(tree)
+        found = self._nodes[name]
+        assigned, called, named = _assigned_names(found), _called_names(found), tuple(_named_templates(found))
+        names, patterns = frozenset(names_of(found)), _patterns_of(found)
         analysis = TemplateAnalysis(self._environment.compile(tree, name, None), names, patterns)
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
@@ -134,12 +138,8 @@ class TemplateChecker:
         source = self._environment.sources[name]
         self.problems.append(Problem(message=message, source=name, line=line, hint=hint, excerpt=excerpt(source, line)))
 
-    def _faults(self, tree: nodes.Template, named: set[str]) -> Iterator[tuple[int, str, str]]:
-        kinds = (
-            nodes.Filter, nodes.Test, nodes.Call, nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends,
-            nodes.ScopedEvalContextModifier, nodes.CallBlock,
-        )  # fmt: skip
-        for node in tree.find_all(kinds):
+    def _faults(self, found_nodes: list[nodes.Node], named: set[str]) -> Iterator[tuple[int, str, str]]:
+        for node in found_nodes:
             match node:
                 case nodes.Filter():
                     yield from self._unknown(node, "filter", node.name)
@@ -196,17 +196,17 @@ def _templates_of(node: nodes.Include | nodes.Import | nodes.FromImport | nodes.
     return tuple(names) if len(names) == len(items) else ()
 
 
-def _named_templates(tree: nodes.Template) -> Iterator[tuple[str, ...]]:
-    for node in tree.find_all(nodes.Stmt):
+def _named_templates(found: list[nodes.Node]) -> Iterator[tuple[str, ...]]:
+    for node in found:
         if isinstance(node, nodes.Include | nodes.Import | nodes.FromImport | nodes.Extends) and _templates_of(node):
             yield _templates_of(node)
 
 
-def _patterns_of(tree: nodes.Template) -> tuple[str, ...] | None:
+def _patterns_of(found: list[nodes.Node]) -> tuple[str, ...] | None:
     """Return the patterns with which the template calls `snippets`; None if they are not known."""
-    calls = [call for call in tree.find_all(nodes.Call) if _is_snippets(call.node)]
+    calls = [node for node in found if isinstance(node, nodes.Call) and _is_snippets(node.node)]
     texts = [call.args[0].value for call in calls if len(call.args) == 1 and isinstance(call.args[0], nodes.Const)]
-    uses = sum(map(_is_snippets, tree.find_all(nodes.Name)))
+    uses = sum(map(_is_snippets, found))
     return tuple(map(str, texts)) if len(texts) == uses else None
 
 
@@ -214,13 +214,13 @@ def _is_snippets(node: nodes.Node) -> bool:
     return isinstance(node, nodes.Name) and node.name == "snippets"
 
 
-def _called_names(tree: nodes.Template) -> set[str]:
-    return {node.node.name for node in tree.find_all(nodes.Call) if isinstance(node.node, nodes.Name)}
+def _called_names(found: list[nodes.Node]) -> set[str]:
+    return {node.node.name for node in found if isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name)}
 
 
-def _assigned_names(tree: nodes.Template) -> set[str]:
+def _assigned_names(found: list[nodes.Node]) -> set[str]:
     names: set[str] = set()
-    for node in tree.find_all((nodes.Name, nodes.Macro, nodes.Import, nodes.FromImport)):
+    for node in found:
         if isinstance(node, nodes.Macro) or (isinstance(node, nodes.Name) and node.ctx != "load"):
             names.add(node.name)
         elif isinstance(node, nodes.Import):

@@ -53,7 +53,7 @@ class TemplateCodeGenerator(CodeGenerator):
         """Write the local variables that every block uses."""
         super().write_commons()
         self.writeline("h_run = h_current_run()")
-        self.writeline("h_run.tick()")
+        self.writeline("if h_clock() > h_run.deadline: h_run.tick()")
         self.writeline("h_look = environment.getattr")
 
     def visit_Const(self, node: nodes.Const, frame: Frame) -> None:

@@ -114,9 +114,9 @@ def _scope_of(body: list[nodes.Node], line: int) -> nodes.Expr:
 _SPECIAL = frozenset({"caller", "self", "super", "varargs", "kwargs"})
 
 
-def names_of(tree: nodes.Template) -> Iterator[str]:
-    """Yield every name that occurs in *tree*."""
-    for node in tree.find_all(nodes.Expr):
+def names_of(found: list[nodes.Node]) -> Iterator[str]:
+    """Yield every name that occurs in *found*, the nodes of a template."""
+    for node in found:
         if isinstance(node, nodes.Name | nodes.NSRef):
             yield node.name
 
