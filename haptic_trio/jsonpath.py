@@ -82,10 +82,7 @@ class Path:
         else:
             if self.names:
                 return value
-        for found in self._find(obj):
-            if found is not None:
-                return found
-        return None
+        return next((found for found in self._find(obj) if found is not None), None)
 
     @property
     def is_plain(self) -> bool:
@@ -111,7 +108,7 @@ def compile_path(expression: str) -> Path:
     segments = list(_segments(expression))
     steps = tuple(segment.step for segment in segments if segment.step is not None)
     if len(steps) == len(segments):
-        return Path(expression, steps, _plain_find(steps))
+        return Path(expression, steps, lambda obj: _find_many(obj, steps))
     if all(segment.step is not None or segment.descendant is not None for segment in segments):
         return Path(expression, None, _descending_find(segments))
     return Path(expression, None, _rfc_find(expression, segments))
@@ -267,26 +264,6 @@ def _closing_bracket(expression: str, position: int, end: int) -> int:
                 return offset
         offset += 1
     raise JSONPathError(expression, "'[' is not closed", position=position, hint="add the missing ]")
-
-
-def _plain_find(steps: tuple[Step, ...]) -> Find:
-    if Wildcard.ALL in steps:
-        return lambda obj: _find_many(obj, steps)
-
-    def find_one(obj: Any) -> list[Any]:
-        for step in steps:
-            # What nearly everything is comes first: the other question is a slow one.
-            if type(obj) is dict or isinstance(obj, Mapping):
-                if step not in obj:
-                    return []
-                obj = obj[step]
-            elif type(obj) is list and type(step) is int and -len(obj) <= step < len(obj):
-                obj = obj[step]
-            else:
-                return []
-        return [obj]
-
-    return find_one
 
 
 def _find_many(obj: Any, steps: tuple[Step, ...]) -> list[Any]:
