@@ -1,5 +1,6 @@
 // The configuration tab: pages of a file, and the explanation of a line, a section, a host or an object.
 import { addressOf, byId, copyButton, link, make, moveBetween, readable } from "./dom.js";
+import { Outline } from "./outline.js";
 import { Search } from "./search.js";
 import { showDiff, showGenerations, showLines } from "./views.js";
 
@@ -29,6 +30,7 @@ export class Configuration {
     byId("generation").addEventListener("change", () => this.compare(Number(byId("generation").value)));
     moveBetween("lines", "button");
     this.all = new Search(ask);
+    this.outline = new Outline();
   }
 
   // Shows what the address of the tab has: nothing, a line, a search in all files, a generation, or another target.
@@ -40,6 +42,7 @@ export class Configuration {
       this.offset = Math.floor((this.chosen - 1) / PAGE_SIZE) * PAGE_SIZE;
     }
     this.refresh();
+    this.readSections();
     const generation = GENERATION.exec(detail)?.groups;
     if (generation) this.compare(Number(generation.number), true);
     else if (detail && !this.all.show(detail)) this.explain(detail);
@@ -66,6 +69,16 @@ export class Configuration {
       if (page.path === this.path) showLines(page, (target) => this.choose(target), this.chosen);
     } catch (error) {
       byId("range").textContent = error.message;
+    }
+  }
+
+  // The sections of haproxy.cfg, whatever part of which file is shown.
+  async readSections() {
+    try {
+      const page = await this.ask("config", { path: "haproxy.cfg", offset: 0, limit: 1 });
+      this.outline.take(page.sections);
+    } catch {
+      // Nothing is rendered yet, or the connection is lost: the next change reads them.
     }
   }
 

@@ -77,7 +77,10 @@ function take(message) {
     case "stores": showStores(message.value); break;
     case "diff":
       configuration.takeDiff(message.value);
-      if (view === "configuration") configuration.refresh();
+      if (view === "configuration") {
+        configuration.refresh();
+        configuration.readSections();
+      }
       break;
     case "generations":
       generations = message.value;

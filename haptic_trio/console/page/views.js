@@ -1,5 +1,6 @@
 // The headline, instances, problems and the configuration.
 import { byId, choices, counted, fill, lasting, link, make, ms, stopAt, timeOf } from "./dom.js";
+import { highlighted } from "./highlight.js";
 
 // Seconds before its expiry from which a certificate is marked.
 const SOON = 30 * 86400;
@@ -91,7 +92,7 @@ export function showLines(page, choose, chosen = 0) {
   byId("lines").replaceChildren(...page.lines.map((one) => {
     const item = make("li");
     const button = make("button");
-    button.append(make("span", String(one.line), "number"), one.text);
+    button.append(make("span", String(one.line), "number"), ...highlighted(one, page.path));
     if (one.made_by) button.append(make("span", `  # ${one.made_by}`, "maker"));
     if (one.line === chosen) button.setAttribute("aria-current", "true");
     button.addEventListener("click", () => choose(`${page.path}:${one.line}`));

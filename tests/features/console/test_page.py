@@ -220,8 +220,8 @@ async def test_page_is_readable_in_light_and_dark(
         ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (luminance(ground) > 0.5) == (scheme == "light")
 
-        for text in ("--text", "--faint", "--accent", "--good", "--warn", "--bad"):
-            for behind in ("--ground", "--raised"):
+        for text in (*TEXT_COLOURS, *CODE_COLOURS):
+            for behind in ("--ground", "--raised", "--current"):
                 colours = [await page.evaluate(COLOUR % name) for name in (text, behind)]
                 # WCAG 2, level AA, for text of usual size.
                 assert contrast(*colours) >= 4.5, (scheme, text, behind)
@@ -273,10 +273,15 @@ async def test_roles_and_names_are_complete(site: Site, haproxy_binary: Path, ch
 
 async def choose(page: Page, element: str, value: str) -> None:
     """Choose *value* of the select element with that id."""
-    await page.evaluate(f"document.getElementById('{element}').value = '{value}'")
-    await page.evaluate(f"document.getElementById('{element}').dispatchEvent(new Event('change', {{bubbles: true}}))")
+    # In one step: the options may be made again at any time.
+    await page.evaluate(
+        f"(() => {{ const found = document.getElementById('{element}'); found.value = '{value}';"
+        " found.dispatchEvent(new Event('change', { bubbles: true })); })()"
+    )
 
 
+TEXT_COLOURS = ("--text", "--faint", "--accent", "--good", "--warn", "--bad")
+CODE_COLOURS = ("--code-section", "--code-directive", "--code-string", "--code-condition")
 COLOUR = """(() => { const probe = document.createElement('i'); probe.style.color = 'var(%s)';
 document.body.append(probe); const found = getComputedStyle(probe).color; probe.remove(); return found; })()"""
 
