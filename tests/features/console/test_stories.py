@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+import trio
 
 from tests.features.console.test_page import CUT, looking
 from tests.features.harness import Running, Site, ingress, service, tls_ingress
@@ -42,10 +43,9 @@ class Operator:
 
 async def why_503(operator: Operator, site: Site) -> None:
     page = operator.page
-    await page.shows("routes", "lost.localhost")
-    assert "down" in await page.text("routes")
     await operator.write("route-search", "lost")
-    await page.shows("routes", lambda text: "lost.localhost" in text and "web.localhost" not in text)
+    shown = await page.shows("routes", lambda text: "lost.localhost" in text and "web.localhost" not in text)
+    assert "down" in shown
     await operator.click("lost.localhost/", "routes")
     shown = await page.shows("card", "Warnings")
     assert "503: backend default_empty_80 has no enabled server" in shown
@@ -120,17 +120,29 @@ def write_failing_objects(site: Site) -> None:
         site.write(name, *tls_ingress(name, f"{name}.localhost", "web", days))
 
 
-async def prepare(site: Site, running: Running, page: Page) -> None:
-    """Write objects in trouble, and wait until the first screen shows them."""
+async def prepare(site: Site, running: Running, page: Page, routes: int = 0) -> None:
+    """Write objects in trouble beside *routes* others, and wait until the first screen counts them."""
     write_failing_objects(site)
-    await page.shows("routes", "lost.localhost")
+    await counts(page, routes + 4)
     await running.quiet()
     site.write("more", *service("more", 1), ingress("more", "more.localhost", "more"))
-    await page.shows("routes", "more.localhost")
+    await counts(page, routes + 5)
     await running.quiet()
 
 
-@pytest.mark.parametrize("story", [why_503, why_404, why_reloaded, which_certificate_expires, what_matches])
+async def counts(page: Page, routes: int) -> None:
+    """Return once the page has so many routes."""
+    with trio.fail_after(120):
+        while True:
+            if f"all states ({routes})" in await page.text("route-state"):
+                return
+            await trio.sleep(0.1)
+
+
+STORIES: tuple[Story, ...] = (why_503, why_404, why_reloaded, which_certificate_expires, what_matches)
+
+
+@pytest.mark.parametrize("story", STORIES)
 async def test_question_is_answered_in_three_actions(
     site: Site, haproxy_binary: Path, chromium: Path, tmp_path: Path, story: Story
 ) -> None:
@@ -144,6 +156,34 @@ async def test_question_is_answered_in_three_actions(
         await story(operator, site)
 
         assert operator.actions <= 3
+
+
+@pytest.mark.slow
+async def test_questions_are_answered_among_ten_thousand_routes_in_both_themes(
+    site: Site, haproxy_binary: Path, chromium: Path, tmp_path: Path
+) -> None:
+    site.write_tls_config()
+    crowd = [ingress(f"m{number}", f"host{number}.example.com", "crowd") for number in range(10_000)]
+    site.write("crowd", *service("crowd", 1), *crowd)
+    async with looking(site, haproxy_binary, chromium, tmp_path / "profile") as (running, page):
+        await prepare(site, running, page, 10_000)
+        address = await page.evaluate("location.origin + '/console'")
+        for scheme in ("light", "dark"):
+            await page.prefer(scheme)
+            for story in STORIES:
+                # The first screen of a page that was just opened.
+                await page.call("Page.navigate", url=address)
+                await page.shows("headline", "Ready, leader, 1 instance")
+                await page.shows("route-range", "1 to 100 of 10005")
+                operator = Operator(page)
+
+                await story(operator, site)
+
+                assert operator.actions <= 3, story
+        await page.call("Page.navigate", url=address)
+        await page.shows("route-range", "1 to 100 of 10005")
+        await page.call("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=False)
+        assert await page.evaluate(CUT) == []
 
 
 async def test_routes_are_filtered_by_state_and_fit_a_narrow_window(
