@@ -35,7 +35,8 @@ export function showCard(card, match, request, figures) {
   }
   const place = make("div", "", "graph-place");
   card.replaceChildren(make("h3", "From request to server"), place, list);
-  place.append(drawGraph(stepsOf(match, figures), place.clientWidth));
+  // While another tab is shown the card has no width; it is made again when it is shown.
+  if (place.clientWidth) place.append(drawGraph(stepsOf(match, figures), place.clientWidth));
   // Rendering keeps the focus.
   if (focused !== null) [...card.querySelectorAll("a")].find((one) => one.textContent === focused)?.focus();
 }

@@ -2,7 +2,7 @@
 import { addressOf, byId, counted, make, moveBetween, stopAt } from "./dom.js";
 
 const MOST_SHOWN = 500;
-const WIDE = 960;
+const WIDE = 896;
 
 export class Outline {
   constructor() {

@@ -59,6 +59,10 @@ async def test_route_is_drawn_from_the_request_to_its_servers_with_links(
         assert await page.evaluate("decodeURI(location.hash)") == "#configuration/Service default/web"
 
         assert (await open_route(page, "lost.localhost/"))[-1] == "Servers: none"
+        # Figures arrive while another tab hides the graph, which is there again afterwards.
+        await page.evaluate("document.getElementById('view-routes').hidden = true; dispatchEvent(new Event('resize'))")
+        assert await page.evaluate(NODES) == []
+        await page.click("tab-routes")
         assert (await open_route(page, "foreign.localhost/"))[-1] == "Answer: 404"
 
 

@@ -93,6 +93,10 @@ async def test_page_shows_a_reconciliation_and_what_made_a_line(
         await page.evaluate("document.querySelector('#lines button').click()")
         await page.shows("explanation", "name: more")
         if folder := os.environ.get("HAPTIC_SCREENSHOTS"):
+            await page.evaluate("location.hash = '#configuration/haproxy.cfg:30'")
+            await page.until("document.querySelector('#lines [aria-current]')?.textContent.startsWith('30')")
+            await page.shows("explanation", "line: 30")
+            await page.evaluate("scrollTo(0, 0)")
             await page.screenshot(Path(folder) / "console-configuration.png")
             await page.click("tab-activity")
             await page.shows("cycles", "deployed")

@@ -27,6 +27,8 @@ DATA = "chromium-common"
 """Data of all Chromium packages, such as the Unicode tables."""
 SYSTEM_NAMES = (PACKAGE, "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 START_LIMIT = 30.0
+SIZE = {"width": 900, "height": 700, "deviceScaleFactor": 1, "mobile": False}
+"""Of a page, until a test changes it."""
 SHOWN_LIMIT = 20.0
 UNAVAILABLE = 3
 KEYS = {
@@ -156,6 +158,7 @@ async def open_page(binary: Path, profile: Path) -> AsyncIterator[Page]:
             "--headless",
             "--no-sandbox",
             "--disable-gpu",
+            "--hide-scrollbars",
             "--disable-dev-shm-usage",
             "--remote-debugging-port=0",
             f"--user-data-dir={profile}",
@@ -214,7 +217,10 @@ async def _new_page(socket: WebSocketConnection) -> Page:
 
     target = await call(1, "Target.createTarget", url="about:blank")
     attached = await call(2, "Target.attachToTarget", targetId=target["targetId"], flatten=True)
-    return Page(socket, attached["sessionId"])
+    page = Page(socket, attached["sessionId"])
+    # The size of the window differs between versions.
+    await page.call("Emulation.setDeviceMetricsOverride", **SIZE)
+    return page
 
 
 def main() -> int:
