@@ -18,7 +18,7 @@ PYTHONS ?= 3.12 3.13
 # Where it is set, as in many containers, each worker would compile all test modules again: 10 s of CPU time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test-unit test-pythons test test-crashes test-chaos soak test-deep test-haproxy test-cluster conformance image test-image chart-golden lint format bench bench-cluster bench-requests bench-sync lock docs site recording release-check clean
+.PHONY: help demo test-unit test-pythons test test-crashes test-chaos soak test-deep test-haproxy test-cluster conformance image test-image chart-golden lint format bench bench-cluster bench-requests bench-sync lock docs site recording screenshots release-check clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -134,6 +134,10 @@ site: $(STAMP) $(SITE_VENV)/.installed  ## build the site in build/site/html, ch
 	@$(BIN)/python -m tools.site.check build/site/html
 	@$(if $(SITES),$(BIN)/python -m tools.site.versions build/site/html "$(SITES)" $(VERSION))
 	@echo "The site is in build/site/html; to read it: $(SITE_VENV)/bin/python -m http.server --bind 127.0.0.1 --directory build/site/html"
+
+screenshots: $(STAMP)  ## make the pictures of docs/console.md again (needs Chromium, or Debian to fetch it)
+	@HAPTIC_SCREENSHOTS=$(CURDIR)/docs/images $(BIN)/python -m pytest -q -n 0 tests/features/console \
+	  -k "test_page_shows_a_reconciliation or test_page_shows_tasks or fits_a_narrow_window or (three_actions and what_matches)"
 
 recording: $(STAMP)  ## record the session of the README again (needs the ports 8000, 8080, 8443 and 9090)
 	@$(BIN)/python -m tools.site.recording docs/images/session.svg

@@ -9,7 +9,8 @@ const MOST_ROWS = 300;
 export function showCycles(state, generations, moment) {
   const newest = state.cycles.at(-1);
   const cycles = [...state.cycles].reverse().filter((one) =>
-    one === newest || byId("idle").checked || one.outcome !== "unchanged");
+    // The first render of an iteration was made beside the former one, and is not triggered.
+    (one.triggered ?? one.started) !== undefined && (one === newest || byId("idle").checked || one.outcome !== "unchanged"));
   const longest = Math.max(0.001, ...cycles.map((one) => sum(parts(one))));
   const lines = new Map(generations.map((one) => [one.correlation, one]));
   const focused = byId("cycles").contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;

@@ -97,10 +97,10 @@ async def test_page_shows_a_reconciliation_and_what_made_a_line(
             await page.until("document.querySelector('#lines [aria-current]')?.textContent.startsWith('30')")
             await page.shows("explanation", "line: 30")
             await page.evaluate("scrollTo(0, 0)")
-            await page.screenshot(Path(folder) / "console-configuration.png")
+            await picture(page, site, Path(folder) / "console-configuration.png")
             await page.click("tab-activity")
             await page.shows("cycles", "deployed")
-            await page.screenshot(Path(folder) / "console-activity.png")
+            await picture(page, site, Path(folder) / "console-activity.png")
 
 
 async def test_page_shows_tasks_closing_and_reopening_and_an_error_with_its_place(
@@ -113,7 +113,7 @@ async def test_page_shows_tasks_closing_and_reopening_and_an_error_with_its_plac
         await page.shows("iteration", "Iteration 2, stage reconcile, ready")
         await page.shows("tasks", "pipeline.debounce")
         if folder := os.environ.get("HAPTIC_SCREENSHOTS"):
-            await page.screenshot(Path(folder) / "console-tasks.png")
+            await picture(page, site, Path(folder) / "console-tasks.png")
 
         site.write("bad", ingress("bad", "bad\nhost", "web"))
         await page.shows("counters", "1 quarantined")
@@ -121,7 +121,7 @@ async def test_page_shows_tasks_closing_and_reopening_and_an_error_with_its_plac
         await page.click("tab-problems")
         await page.shows("quarantined", "Ingress default/badQuarantined")
         if folder := os.environ.get("HAPTIC_SCREENSHOTS"):
-            await page.screenshot(Path(folder) / "console-problems.png")
+            await picture(page, site, Path(folder) / "console-problems.png")
         await page.click("tab-activity")
         await page.shows("events", "object quarantined")
         shown = await page.shows("events", "Ingress default/bad")
@@ -137,7 +137,7 @@ async def test_page_shows_tasks_closing_and_reopening_and_an_error_with_its_plac
         if folder := os.environ.get("HAPTIC_SCREENSHOTS"):
             await page.prefer("dark")
             await page.evaluate("document.getElementById('events').scrollIntoView()")
-            await page.screenshot(Path(folder) / "console-events.png")
+            await picture(page, site, Path(folder) / "console-events.png")
 
 
 async def test_page_is_worked_by_keyboard_alone(
@@ -273,6 +273,16 @@ async def test_roles_and_names_are_complete(site: Site, haproxy_binary: Path, ch
             await page.click(f"tab-{view}")
             await page.shows(element, lambda text: len(text) > 40)
         assert await page.evaluate(UNNAMED) == []
+
+
+async def picture(page: Page, site: Site, path: Path) -> None:
+    """Write a picture of the page for the documentation, without the folder of the test."""
+    await page.evaluate(WITHOUT_FOLDER % f"{site.manifests.parent}/")
+    await page.screenshot(path)
+
+
+WITHOUT_FOLDER = """(() => { const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll('%s', ''); })()"""
 
 
 async def choose(page: Page, element: str, value: str) -> None:

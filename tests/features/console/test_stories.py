@@ -8,7 +8,7 @@ from typing import TypeAlias
 import pytest
 import trio
 
-from tests.features.console.test_page import CUT, looking
+from tests.features.console.test_page import CUT, looking, picture
 from tests.features.harness import Running, Site, ingress, service, tls_ingress
 from tests.support.processes.chromium import Page
 
@@ -92,7 +92,7 @@ async def what_matches(operator: Operator, site: Site) -> None:
     assert "Service default/web" in shown
     assert "127.0.0.1:" in shown
     if folder := os.environ.get("HAPTIC_SCREENSHOTS"):
-        await page.screenshot(Path(folder) / "console-route.png")
+        await picture(page, site, Path(folder) / "console-route.png")
 
     # From a server to its line, from there to its backend and the routes to it, and back.
     await operator.click("s1", "card")
@@ -150,7 +150,7 @@ async def test_question_is_answered_in_three_actions(
     async with looking(site, haproxy_binary, chromium, tmp_path / "profile") as (running, page):
         await prepare(site, running, page)
         if folder := os.environ.get("HAPTIC_SCREENSHOTS"):
-            await page.screenshot(Path(folder) / "console-routes.png")
+            await picture(page, site, Path(folder) / "console-routes.png")
         operator = Operator(page)
 
         await story(operator, site)
@@ -201,5 +201,3 @@ async def test_routes_are_filtered_by_state_and_fit_a_narrow_window(
         await page.shows("card", "NoEndpoints")
         assert await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         assert await page.evaluate(CUT) == []
-        if folder := os.environ.get("HAPTIC_SCREENSHOTS"):
-            await page.screenshot(Path(folder) / "console-narrow.png")
