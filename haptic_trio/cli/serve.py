@@ -20,6 +20,7 @@ from haptic_trio.cli.inputs.choices import state_dir_option
 from haptic_trio.cli.inputs.cluster import begin_reading, make_cluster, places_of
 from haptic_trio.cli.inputs.options import InputOptions, check_listen, input_options, log_format_option
 from haptic_trio.cli.inputs.source_map import with_places
+from haptic_trio.cli.inputs.unused import reporting_unused
 from haptic_trio.cli.output.progress import SILENT, Steps, showing_steps
 from haptic_trio.cli.serving.announcement import Announcement
 from haptic_trio.cli.serving.console import console_options, make_console, summaries_of
@@ -55,6 +56,7 @@ from haptic_trio.deployment.pods import PodEndpoints
 from haptic_trio.errors import HapticError, Problem, text_of
 from haptic_trio.health import make_app, serve_app
 from haptic_trio.k8s.api.cluster import ApiCluster
+from haptic_trio.k8s.manifests.schemas import check_manifest
 from haptic_trio.logs import MAIN, configure_logs, get_logger
 from haptic_trio.messages import LeadershipChanged, ProblemsReported
 from haptic_trio.metrics import Metrics, add_process
@@ -272,7 +274,7 @@ async def _run_locked(
     def report(source: str, problems: tuple[Problem, ...]) -> None:
         events.record(ProblemsReported(source=source, problems=problems))
 
-    cluster = make_cluster(options.input, report)
+    cluster = make_cluster(options.input, report, check_manifest)
     begin_reading(options.steps, cluster)
     load = reserving(
         choose_load(options.agents, options.apis, options.pods),
@@ -284,7 +286,9 @@ async def _run_locked(
     process = Process(
         client=cluster,
         source=options.input.source,
-        load=with_places(GuardedLoad(load, binary, scratch=scratch), options.input),
+        load=with_places(
+            reporting_unused(GuardedLoad(load, binary, scratch=scratch), options.input, report), options.input
+        ),
         status_access=make_status_access(options.publishing, server, identity),
         haproxy=binary,
         scratch=scratch,

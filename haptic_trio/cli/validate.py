@@ -13,6 +13,7 @@ from haptic_trio.cli.inputs.oneshot import Outcome, Snapshot, count_objects, rea
 from haptic_trio.cli.inputs.options import InputOptions, input_options
 from haptic_trio.cli.inputs.source_map import placed
 from haptic_trio.cli.inputs.unserved import find_unserved, with_types_of_secrets
+from haptic_trio.cli.inputs.unused import find_unused
 from haptic_trio.cli.output.findings import (
     Area,
     Finding,
@@ -24,8 +25,7 @@ from haptic_trio.cli.output.findings import (
     quantity,
 )
 from haptic_trio.cli.output.progress import Steps, showing_steps
-from haptic_trio.config.checks.unused_snippets import find_unused_snippets
-from haptic_trio.config.load import LoadedConfig, locate_problem
+from haptic_trio.config.load import LoadedConfig
 from haptic_trio.dataplane.binary import find_haproxy
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.manifests.schemas import check_manifests
@@ -97,13 +97,6 @@ def make_report(source: InputOptions, steps: Steps) -> Report:
     unserved = find(Area.OBJECT, find_unserved(snapshot), is_warning=True)
     findings = placed((*schemas, *snapshot.findings, *warnings, *find(Area.TESTS, tests), *rendered, *unserved), source)
     return Report(snapshot=snapshot, outcome=outcome, findings=findings)
-
-
-def find_unused(loaded: LoadedConfig) -> tuple[Problem, ...]:
-    """Return a warning about each snippet of the user that nothing includes."""
-    own = loaded.layers[0].value.template_snippets if loaded.layers else {}
-    problems = find_unused_snippets(loaded.config, own)
-    return tuple(locate_problem(problem, loaded.layers) for problem in problems)
 
 
 async def _run_tests(loaded: LoadedConfig, binary: Path) -> tuple[Problem, ...]:

@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 import trio
@@ -14,7 +14,10 @@ from haptic_trio.k8s.api.auth import load_kubeconfig, load_service_account
 from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.k8s.client import Client, Report
 from haptic_trio.k8s.manifests.directory import DirectoryCluster
-from haptic_trio.k8s.resource import Place, Places, ResourceRef, nowhere
+from haptic_trio.k8s.manifests.objects import Check
+from haptic_trio.k8s.resource import Place, Places, Resource, ResourceRef, nowhere, ref_of
+
+_MOST_NAMED: Final = 3
 
 
 class Cluster(Client, Protocol):
@@ -25,10 +28,14 @@ class Cluster(Client, Protocol):
         ...
 
 
-def make_cluster(options: InputOptions, report: Report) -> Cluster:
-    """Return the cluster of *options*; the caller runs it. *report* gets problems with manifests or watches."""
+def make_cluster(options: InputOptions, report: Report, check: Check | None = None) -> Cluster:
+    """Return the cluster of *options*; the caller runs it. *report* gets problems with manifests or watches.
+
+    With *check*, it also gets what this finds in the manifests of a directory;
+    an API server has checked its objects.
+    """
     if options.manifests is not None:
-        return DirectoryCluster(options.manifests, report=as_given(report, options.manifests))
+        return DirectoryCluster(options.manifests, report=as_given(report, options.manifests), check=check)
     if options.kubeconfig is not None:
         return ApiCluster(partial(load_kubeconfig, options.kubeconfig, options.context), report=report)
     return ApiCluster(load_service_account, report=report)
@@ -53,6 +60,22 @@ def places_of(options: InputOptions, cluster: Client) -> Places:
         return place._replace(source=place.source.replace(absolute, given)) if place is not None else None
 
     return place_as_given
+
+
+def hint_for_missing(cluster: Client, hint: str) -> str:
+    """Return *hint*, about a ConfigMap that is missing from a directory, as it applies to *cluster*.
+
+    In a directory, it names the ConfigMaps that hold a configuration.
+    """
+    if not isinstance(cluster, DirectoryCluster):
+        return hint.replace("add it to the manifests", "create it")
+    found = [str(ref_of(one)) for one in cluster.objects() if one["kind"] == "ConfigMap" and _has_config(one)]
+    return f"{hint} (there is {', '.join(found[:_MOST_NAMED])})" if found else hint
+
+
+def _has_config(config_map: Resource) -> bool:
+    data = config_map.get("data")
+    return isinstance(data, dict) and "config" in data
 
 
 def as_given(report: Report, directory: Path) -> Report:

@@ -14,12 +14,12 @@ from haptic_trio.errors import Problem, placed_at
 from haptic_trio.k8s.kinds import CLUSTER_SCOPED
 from haptic_trio.k8s.manifests.files import is_manifest
 from haptic_trio.yaml.documents import split_documents
+from haptic_trio.yaml.field_lines import line_of
 from haptic_trio.yaml.reader import DocumentError, read_nodes
 
 MOST_OBJECTS: Final = 500
 """Maximum number of objects that are searched: each costs reading its document again."""
 _WORD: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._:]*")
-_STEP: Final = re.compile(r'\.?(?P<name>[^.\[\]"]+)|\["(?P<key>[^"]*)"\]|\[(?P<index>\d+)\]')
 _FIELD: Final = re.compile(r"\A(?:\w+: )?(?P<path>(?:spec|metadata|data)\b[^\s:]*): ")
 """The field that a message begins with, behind the reason of a warning."""
 
@@ -42,24 +42,6 @@ def placed_objects(findings: Iterable[Finding], directory: Path) -> tuple[Findin
         else one
         for one in found
     )
-
-
-def line_of(node: Node, path: str) -> int:
-    """Return the line of the field *path* within *node*, from 1; that of its nearest existing parent."""
-    line = int(node.start_mark.line)
-    for step in _STEP.finditer(path):
-        name = step["name"] if step["name"] is not None else step["key"]
-        if name is not None and isinstance(node, MappingNode):
-            pairs = [(key, value) for key, value in node.value if isinstance(key, ScalarNode) and key.value == name]
-            if not pairs:
-                break
-            line, node = int(pairs[0][0].start_mark.line), pairs[0][1]
-        elif step["index"] is not None and isinstance(node, SequenceNode) and int(step["index"]) < len(node.value):
-            node = node.value[int(step["index"])]
-            line = int(node.start_mark.line)
-        else:
-            break
-    return line + 1
 
 
 def child(node: Node | None, key: str) -> Node | None:

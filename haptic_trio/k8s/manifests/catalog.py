@@ -49,6 +49,9 @@ class FileContent(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     manifests: tuple[Manifest, ...] = ()
     problems: tuple[Problem, ...] = ()
+    """Of documents that cannot be used."""
+    faults: tuple[Problem, ...] = ()
+    """Of fields of the manifests."""
 
 
 class ObjectChange(msgspec.Struct, frozen=True):
@@ -187,7 +190,7 @@ class Catalog:
             self._claims.setdefault(key, []).append(claim)
             self._groups.setdefault(key[1], set()).add(key[0])
         self._put_or_drop(self._files, path, kept + fresh)
-        self._put_or_drop(self._file_problems, path, content.problems)
+        self._put_or_drop(self._file_problems, path, content.problems + content.faults)
 
     def _expire(self, now: float, touched: dict[Key, None]) -> None:
         while self._leaving and self._leaving[0][0] <= now:

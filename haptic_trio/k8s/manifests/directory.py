@@ -28,6 +28,7 @@ from haptic_trio.k8s.manifests.files import (
     scan_all,
     scan_paths,
 )
+from haptic_trio.k8s.manifests.objects import Check
 from haptic_trio.k8s.manifests.subscription import Matcher, Subscription
 from haptic_trio.k8s.manifests.tree import DirectoryError, TreeChange, find_unwatched, watch_tree
 from haptic_trio.k8s.resource import Place, Resource, ResourceRef, ResourceType
@@ -54,7 +55,8 @@ class DirectoryCluster:
 
     Names that begin with a dot are ignored, and links to directories are
     not followed. Problems of files go to *report*, and its
-    last good objects stay. Watches wait until `run` has made its first scan.
+    last good objects stay. So does what *check*, which worker threads call,
+    finds in objects that are used all the same. Watches wait until `run` has made its first scan.
     """
 
     def __init__(
@@ -62,12 +64,14 @@ class DirectoryCluster:
         path: Path | str,
         *,
         report: Report,
+        check: Check | None = None,
         grace: float = GRACE,
         audit_interval: float = AUDIT_INTERVAL,
         buffer: int = BUFFER,
     ) -> None:
         self._root = Path(path).absolute()
         self._report = report
+        self._check = check
         self._grace = grace
         self._audit_interval = audit_interval
         self._buffer = buffer
@@ -196,7 +200,8 @@ class DirectoryCluster:
         done, self._read_bytes, self._bytes_to_read = 0, 0, sum(scan.sizes.values())
         for start in range(0, len(scan.read), _BATCH_FILES):
             paths = scan.read[start : start + _BATCH_FILES]
-            self._take(await _in_thread(partial(read_files, str(self._root), paths, self._known, self._note_read)))
+            read = partial(read_files, str(self._root), paths, self._known, self._note_read, self._check)
+            self._take(await _in_thread(read))
             # Files whose text was not read again, since it is known, have not been counted.
             done += sum(scan.sizes.get(path, 0) for path in paths)
             self._read_bytes = done

@@ -14,7 +14,8 @@ import msgspec
 
 from haptic_trio.errors import HapticError, Problem
 from haptic_trio.k8s.manifests.catalog import FileContent, fill_in
-from haptic_trio.k8s.manifests.objects import MAX_SIZE, read_manifest_lines
+from haptic_trio.k8s.manifests.objects import MAX_SIZE, Check, LocatedResource, read_manifest_lines
+from haptic_trio.k8s.resource import Resource
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 
@@ -147,10 +148,14 @@ def _kind_of(path: Path) -> int:
 
 
 def read_files(
-    root: str, paths: Iterable[str], known: Mapping[str, Known], note: Callable[[int], None] = lambda _size: None
+    root: str,
+    paths: Iterable[str],
+    known: Mapping[str, Known],
+    note: Callable[[int], None] = lambda _size: None,
+    check: Check | None = None,
 ) -> list[Reading]:
     """Read *paths*, see `read_file`. Raises `RootMissingError`: then none of them counts as gone."""
-    readings = [read_file(path, known.get(path), note) for path in paths]
+    readings = [read_file(path, known.get(path), note, check) for path in paths]
     if any(reading.known is None for reading in readings):
         _check_root(root)
     return readings
@@ -169,11 +174,16 @@ class _Noted(io.BufferedReader):
         return data
 
 
-def read_file(path: str, known: Known | None, note: Callable[[int], None] = lambda _size: None) -> Reading:
+def read_file(
+    path: str,
+    known: Known | None,
+    note: Callable[[int], None] = lambda _size: None,
+    check: Check | None = None,
+) -> Reading:
     """Read *path* and the manifests in it, unless its bytes are the *known* ones.
 
     The text is not in memory as a whole. *note* is called with the size of
-    each piece of it that has been read.
+    each piece of it that has been read, and *check* with each manifest.
     """
     try:
         with _Noted(io.FileIO(path, opener=_open_at_once), note) as file:
@@ -184,7 +194,7 @@ def read_file(path: str, known: Known | None, note: Callable[[int], None] = lamb
             read = Known(fingerprint_of(status), file_digest(file, _new_digest).digest())
             if known is not None and known.digest == read.digest:
                 return Reading(path, read, None)
-            return Reading(path, read, _content(path, file))
+            return Reading(path, read, _content(path, file, check))
     except OSError as error:
         # A broken link is not a removed file.
         if isinstance(error, FileNotFoundError | NotADirectoryError) and not Path(path).is_symlink():
@@ -213,12 +223,15 @@ def fingerprint_of(status: os.stat_result) -> Fingerprint:
     return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 
-def _content(path: str, file: BinaryIO) -> FileContent:
+def _content(path: str, file: BinaryIO, check: Check | None) -> FileContent:
     file.seek(0)
     text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="\n")
     try:
         # A line that is longer comes in pieces.
-        located, problems = read_manifest_lines(iter(partial(text.readline, MAX_SIZE), ""), path)
+        lines = iter(partial(text.readline, MAX_SIZE), "")
+        located, problems, faults = read_manifest_lines(
+            lines, path, partial(_check_filled, check) if check is not None else None
+        )
     except UnicodeDecodeError:
         text.detach()
         hint = "save the file as UTF-8"
@@ -226,7 +239,12 @@ def _content(path: str, file: BinaryIO) -> FileContent:
         return FileContent(path=path, problems=(problem,))
     text.detach()
     manifests = tuple(fill_in(each) for each in located)
-    return FileContent(path=path, manifests=manifests, problems=tuple(problems))
+    return FileContent(path=path, manifests=manifests, problems=tuple(problems), faults=tuple(faults))
+
+
+def _check_filled(check: Check, resource: Resource) -> Iterable[Problem]:
+    """Return what *check* finds in *resource*, which gets its namespace before."""
+    return check(fill_in(LocatedResource(resource, "", 0)).resource)
 
 
 def _line_of_other_bytes(file: BinaryIO) -> int:

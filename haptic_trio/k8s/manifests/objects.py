@@ -7,16 +7,18 @@ writes them are taken apart.
 
 import io
 import re
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, TypeAlias
 
 import msgspec
+from yaml.nodes import Node
 
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.redaction import without_credentials_in_yaml
 from haptic_trio.yaml.documents import documents_of
-from haptic_trio.yaml.reader import MAX_DEPTH, Document, DocumentError, lines_of, read_document
+from haptic_trio.yaml.field_lines import line_of
+from haptic_trio.yaml.reader import MAX_DEPTH, Document, DocumentError, lines_of, read_document, read_nodes
 
 MAX_SIZE: Final = 64 * 1024 * 1024
 """Characters in one document, such as a list of 10,000 objects; the other documents of its file are not in memory."""
@@ -35,46 +37,73 @@ class LocatedResource(msgspec.Struct, frozen=True):
     line: int
 
 
+Check: TypeAlias = Callable[[Resource], Iterable[Problem]]
+"""Return problems with fields of an object, which do not keep it from being used."""
+
+
 class ObjectError(DocumentError):
     """The document is not a valid object; trying again helps only after it has changed."""
 
 
 def read_manifests(text: str, source: str) -> tuple[list[LocatedResource], list[Problem]]:
     """Return the objects in *text* and the problems of documents that are none; see `read_manifest_lines`."""
-    return read_manifest_lines(io.StringIO(text.removeprefix("\ufeff"), newline="\n"), source)
+    located, problems, _faults = read_manifest_lines(io.StringIO(text.removeprefix("\ufeff"), newline="\n"), source)
+    return located, problems
 
 
-def read_manifest_lines(lines: Iterable[str], source: str) -> tuple[list[LocatedResource], list[Problem]]:
-    """Return the objects in *lines* and the problems of documents that are none.
+def read_manifest_lines(
+    lines: Iterable[str], source: str, check: Check | None = None
+) -> tuple[list[LocatedResource], list[Problem], list[Problem]]:
+    """Return the objects in *lines*, the problems of documents that are none, and what *check* finds in objects.
 
     Problems quote the lines around the fault, except for documents that
     look like a Secret. Nothing is read after a document that is too large.
     """
     located: list[LocatedResource] = []
     problems: list[Problem] = []
+    faults: list[Problem] = []
     documents = documents_of(lines, limit=MAX_SIZE)
     while True:
         try:
             chunk, _, first_line = next(documents)
         except StopIteration:
-            return located, problems
+            return located, problems, faults
         except DocumentError as error:
             hint = "split it; the limit is there so that one document cannot exhaust the memory"
             message = f"the document is larger than {MAX_SIZE >> 20} MiB"
             problems.append(Problem(message=message, source=source, line=error.line, hint=hint))
-            return located, problems
+            return located, problems, faults
         try:
-            objects = _objects(_read_chunk(chunk))
+            document = _read_chunk(chunk)
         except DocumentError as error:
             problems.append(_Place(chunk, source, first_line).problem(error, error.line or 1))
             continue
-        for resource, line in objects:
+        alone = None if _is_list(document.data) else (chunk, first_line)
+        for resource, line in _objects(document):
             try:
                 _check_object(resource)
             except ObjectError as error:
                 problems.append(_Place(chunk, source, first_line).problem(error, line, _subject(resource)))
             else:
                 located.append(LocatedResource(resource, source, first_line + line - 1))
+                if check is not None:
+                    faults += _placed(check(resource), located[-1], alone)
+
+
+def _placed(found: Iterable[Problem], located: LocatedResource, alone: tuple[str, int] | None) -> Iterator[Problem]:
+    """Yield *found* with file and line.
+
+    *alone* is the document, with its first line, that holds the object alone;
+    problems with an item of a list get the line of the object.
+    """
+    root: Node | None = None
+    for problem in found:
+        line = located.line
+        if alone is not None:
+            text, first_line = alone
+            root = root or read_nodes(text)
+            line = first_line - 1 + line_of(root, problem.path) if root is not None else line
+        yield msgspec.structs.replace(problem, source=located.source, line=line)
 
 
 def _read_chunk(chunk: str) -> Document:

@@ -55,6 +55,11 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
     schemas: dict[str, Schema]
     """By API version and kind, such as `v1 Service`."""
 
+    @property
+    def groups(self) -> frozenset[str]:
+        """API groups of the kinds."""
+        return frozenset(group_of(known) for versions in self.kinds.values() for known in versions)
+
 
 class _Fault(NamedTuple):
     path: str
@@ -72,28 +77,32 @@ def shipped_catalogue() -> Catalogue:
 
 def check_manifests(resources: Iterable[Resource]) -> Iterator[Problem]:
     """Yield a problem for each field and kind of *resources* that a cluster would reject."""
-    catalogue = shipped_catalogue()
     for resource in resources:
-        faults = _check_kind(catalogue, resource)
-        if faults is None:
-            schema = catalogue.schemas.get(f"{resource['apiVersion']} {resource['kind']}")
-            faults = _check(schema, resource, "") if schema is not None else iter(())
-        for number, fault in enumerate(faults):
-            if number == _MOST:
-                break
-            message = fault.message
-            if resource["kind"] == _SECRET and fault.value:
-                message = message.removesuffix(fault.value).removesuffix(", not ")
-            yield Problem(message=message, path=fault.path, hint=fault.hint, subject=str(ref_of(resource)))
+        yield from check_manifest(resource)
+
+
+def check_manifest(resource: Resource) -> Iterator[Problem]:
+    """Yield a problem for each field of *resource* that a cluster would reject, or one for its kind."""
+    catalogue = shipped_catalogue()
+    faults = _check_kind(catalogue, resource)
+    if faults is None:
+        schema = catalogue.schemas.get(f"{resource['apiVersion']} {resource['kind']}")
+        faults = _check(schema, resource, "") if schema is not None else iter(())
+    for number, fault in enumerate(faults):
+        if number == _MOST:
+            break
+        message = fault.message
+        if resource["kind"] == _SECRET and fault.value:
+            message = message.removesuffix(fault.value).removesuffix(", not ")
+        yield Problem(message=message, path=fault.path, hint=fault.hint, subject=str(ref_of(resource)))
 
 
 def _check_kind(catalogue: Catalogue, resource: Resource) -> Iterator[_Fault] | None:
     """Return the fault of the kind of *resource*; None if it is served or unknown."""
     version, kind = str(resource["apiVersion"]), str(resource["kind"])
-    groups = {group_of(known) for versions in catalogue.kinds.values() for known in versions}
     group = group_of(version)
     served = catalogue.kinds.get(kind, ())
-    if version in served or group not in groups | _REMOVED_GROUPS:
+    if version in served or group not in catalogue.groups | _REMOVED_GROUPS:
         return None
     if group == "gateway.networking.k8s.io" and served:
         # Its versions depend on the installed CRDs.

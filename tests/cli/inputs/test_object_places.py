@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from haptic_trio.cli.inputs.object_places import line_of, placed_objects
+from haptic_trio.cli.inputs.object_places import placed_objects
 from haptic_trio.cli.output.findings import Area, Finding
 from haptic_trio.errors import Problem
-from haptic_trio.yaml.reader import read_nodes
 
 MANIFESTS = """\
 # A comment.
@@ -92,16 +91,3 @@ def test_places_are_as_the_user_wrote_the_directory(directory: Path, monkeypatch
     monkeypatch.chdir(directory)
 
     assert placed(Path(), Problem(message="x", subject="Service shop/web")).source == "web.yaml"
-
-
-def test_line_of_a_missing_field_is_that_of_its_parent() -> None:
-    node = read_nodes('data:\n  "tls.crt": x\nspec:\n  a:\n    - b: 1\n')
-    assert node is not None
-
-    assert [line_of(node, path) for path in ('data["tls.crt"]', "spec.a[0].c", "spec.a[7]", "nothing", "")] == [
-        2,
-        5,
-        4,
-        1,
-        1,
-    ]
