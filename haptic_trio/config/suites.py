@@ -14,6 +14,7 @@ from haptic_trio.config.libraries import LibraryDoc, merge, merge_context, read_
 from haptic_trio.config.load import locate_problem
 from haptic_trio.config.model import Config, Snippet, TemplatingConfig, ValidationTest
 from haptic_trio.config.settings import flat_settings
+from haptic_trio.config.templates import template_set
 from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
 
@@ -44,6 +45,12 @@ class Suite(msgspec.Struct, frozen=True, kw_only=True):
     def tests(self) -> dict[str, ValidationTest]:
         """The tests by name."""
         return self.config.validation_tests
+
+    @property
+    def own_templates(self) -> frozenset[str]:
+        """Names of the templates that the user's configuration adds or overrides."""
+        own = (layer.value for layer in self.layers if isinstance(layer.value, Config))
+        return frozenset(name for config in own for name in template_set(config).texts)
 
     def locate(self, problem: Problem) -> Problem:
         """Return *problem* with the place of its path."""

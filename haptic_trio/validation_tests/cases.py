@@ -125,6 +125,7 @@ def _outcome(case: Case, index: int, verdict: Verdict, fault: Fault, seconds: fl
         verdict=verdict,
         message=fault.message,
         diff=fault.diff,
+        causes=fault.causes,
         actual=fault.actual,
         seconds=seconds,
         source=place.source,

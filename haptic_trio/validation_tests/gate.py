@@ -72,7 +72,8 @@ def run_gate(
         return
     deadline = time.monotonic() + limit
     answers: dict[str, Fault | None] = {}
-    renderer = CaseRenderer(suite.config, keywords=target_keywords(binary) if binary is not None else None)
+    keywords = target_keywords(binary) if binary is not None else None
+    renderer = CaseRenderer(suite.config, keywords=keywords, own=suite.own_templates)
     for number, case in enumerate(cases):
         # The end of an iteration waits for this thread.
         trio.from_thread.check_cancelled()

@@ -5,7 +5,7 @@ test to the next only what differs between their objects is rendered.
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -13,8 +13,9 @@ import msgspec
 
 from haptic_trio.config.libraries import merge_context
 from haptic_trio.config.model import Config, ValidationTest
-from haptic_trio.config.templates import MAIN_TEMPLATE
+from haptic_trio.config.templates import MAIN_TEMPLATE, template_set
 from haptic_trio.errors import Problem
+from haptic_trio.explain.template_lines import with_origins
 from haptic_trio.haproxy.config.parser import ConfigSyntaxError, SectionCache, parse_config
 from haptic_trio.haproxy.grammar.keywords import Keywords, shipped_keywords
 from haptic_trio.haproxy.model import Generation, make_generation
@@ -42,6 +43,31 @@ Tracing = Callable[[], AbstractContextManager[object]]
 """Context manager around each render, in its thread."""
 
 
+class OwnTemplates:
+    """The templates that users write themselves, and whose lines they can correct."""
+
+    def __init__(self, config: Config, names: frozenset[str]) -> None:
+        """*names* are those of the user's templates among all of *config*."""
+        self._config = config
+        self._names = names
+
+    def find(self, problems: Iterable[Problem], output: Rendered | None = None) -> tuple[Problem, ...]:
+        """Return *problems*; those with a line of haproxy.cfg in *output* get the line of the user's template."""
+        found = tuple(problems)
+        if output is None or not self._names:
+            return found
+        traced = with_origins(found, output.texts[MAIN_TEMPLATE].text, template_set(self._config).texts, self._names)
+        return tuple(new if self.has(new) else old for old, new in zip(found, traced, strict=True))
+
+    def has(self, problem: Problem) -> bool:
+        """Whether *problem* names a line of one of the user's templates, and not one of haproxy.cfg."""
+        return bool(problem.line) and problem.source in self._names and problem.source != MAIN_TEMPLATE
+
+    def choose(self, problems: Iterable[Problem]) -> tuple[Problem, ...]:
+        """Return those of *problems* that are in the user's templates."""
+        return tuple(filter(self.has, problems))
+
+
 class Rendering(msgspec.Struct, frozen=True, kw_only=True):
     """Result of rendering one cluster."""
 
@@ -64,13 +90,16 @@ class RenderedTest(msgspec.Struct, frozen=True, kw_only=True):
     """Variables of templates, as plain data."""
     again: Callable[[int], Rendering]
     """Renders everything again, with the objects in an order that depends on the number."""
+    own: OwnTemplates
+    """Finds the lines of the user's templates that problems are in."""
 
 
 class _VariantRenderer:
     """The renderer of one set of variables."""
 
-    def __init__(self, config: Config, keywords: Keywords, tracing: Tracing) -> None:
+    def __init__(self, config: Config, keywords: Keywords, tracing: Tracing, own: OwnTemplates) -> None:
         self.config = config
+        self._own = own
         self._keywords = keywords
         self._tracing = tracing
         self._contents = FixedContents({}, _NOT_GIVEN)
@@ -111,7 +140,7 @@ class _VariantRenderer:
                 rendered.config.pieces, source=MAIN_TEMPLATE, cache=self._sections, keywords=self._keywords
             )
         except ConfigSyntaxError as exc:
-            problems = tuple(locate(problem, rendered)[0] for problem in exc.problems)
+            problems = self._own.find((locate(problem, rendered)[0] for problem in exc.problems), rendered)
             return Rendering(output=rendered, generation=None, problems=problems)
         return Rendering(output=rendered, generation=make_generation(config, rendered.files))
 
@@ -119,9 +148,20 @@ class _VariantRenderer:
 class CaseRenderer:
     """Renders the tests of one configuration. Blocking; not thread-safe."""
 
-    def __init__(self, config: Config, *, keywords: Keywords | None = None, tracing: Tracing = nullcontext) -> None:
-        """*keywords* are those of the tested HAProxy; default: those of the newest version."""
+    def __init__(
+        self,
+        config: Config,
+        *,
+        keywords: Keywords | None = None,
+        tracing: Tracing = nullcontext,
+        own: frozenset[str] = frozenset(),
+    ) -> None:
+        """*keywords* are those of the tested HAProxy; default: those of the newest version.
+
+        *own* are the names of the templates that the user writes.
+        """
         self._config = config
+        self._own = OwnTemplates(config, own)
         self._keywords = keywords or shipped_keywords()
         self._tracing = tracing
         self._fixtures = FixtureCache(config)
@@ -142,6 +182,7 @@ class CaseRenderer:
             before=before,
             seen={**renderer.config.templating.extra_context, "resources": objects},
             again=lambda number: renderer.render_again(objects, fixtures.contents, number),
+            own=self._own,
         )
 
     def _render_before(self, renderer: _VariantRenderer, fixtures: ExpandedFixtures) -> Rendering | None:
@@ -157,5 +198,5 @@ class CaseRenderer:
             config = msgspec.structs.replace(
                 self._config, templating=msgspec.structs.replace(templating, extra_context=merged)
             )
-            self._renderers[key] = _VariantRenderer(config, self._keywords, self._tracing)
+            self._renderers[key] = _VariantRenderer(config, self._keywords, self._tracing, self._own)
         return self._renderers[key]

@@ -38,6 +38,8 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
     line: int = 0
     """Line of the assertion; 0 if unknown."""
+    causes: tuple[Problem, ...] = ()
+    """Problems in the user's own templates that the message quotes as text."""
     actual: str | None = None
     """Actual text of `equals`, for `--update`."""
 
@@ -78,8 +80,15 @@ def problems_of(cases: Iterable[CaseResult]) -> Iterator[Problem]:
             fault = one.message.removeprefix(RENDER_FAILS)
             if one.verdict is Verdict.FAILED and not (fault in faults and one.message.startswith(RENDER_FAILS)):
                 faults.add(fault)
+                fails = f"the test {case.name!r}{described} fails: {one.title}"
+                if one.causes:
+                    # The line to correct is that of the template, not that of the test.
+                    yield from (
+                        msgspec.structs.replace(cause, message=f"{fails}: {cause.message}") for cause in one.causes
+                    )
+                    continue
                 yield Problem(
-                    message=f"the test {case.name!r}{described} fails: {one.title}: {one.message}",
+                    message=f"{fails}: {one.message}",
                     source=one.source or case.source,
                     line=one.line or case.line,
                     path=f"validationTests.{case.name}.assertions[{one.index}]",

@@ -81,7 +81,9 @@ class Runner:
         name = case.suite.name
         if name not in self._renderers:
             more = {"tracing": self._tracing} if self._tracing is not None else {}
-            self._renderers[name] = CaseRenderer(case.suite.config, keywords=self._keywords, **more)
+            self._renderers[name] = CaseRenderer(
+                case.suite.config, keywords=self._keywords, own=case.suite.own_templates, **more
+            )
         return examine(case, self._renderers[name])
 
     async def _ask_haproxy(self, examined: Examined, nursery: trio.Nursery) -> list[Checked]:
@@ -91,7 +93,11 @@ class Runner:
         if binary is None:
             return [skipped(case, index, NO_HAPROXY) for index, _ in examined.open]
         if generation is None:
-            fault = Fault(f"there is no valid configuration: {describe_problems(examined.rendered.rendering.problems)}")
+            problems = examined.rendered.rendering.problems
+            fault = Fault(
+                f"there is no valid configuration: {describe_problems(problems)}",
+                causes=examined.rendered.own.choose(problems),
+            )
             return [judged(case, index, fault, 0.0) for index, _ in examined.open]
         found = []
         for index, assertion in examined.open:
@@ -138,7 +144,8 @@ async def check_with(
     except ConfigRejectedError as exc:
         output = rendered.rendering.output
         problems = [locate(one, output)[0] if output is not None else one for one in exc.problems]
-        return Fault(f"haproxy -c: {describe_problems(problems)}")
+        traced = rendered.own.find(problems, output)
+        return Fault(f"haproxy -c: {describe_problems(traced)}", causes=rendered.own.choose(traced))
     except (CheckTimeoutError, CheckFailedError) as exc:
         return Fault(str(exc))
     return None

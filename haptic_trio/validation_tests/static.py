@@ -46,10 +46,16 @@ class Fault(msgspec.Struct, frozen=True):
     diff: str = ""
     actual: str | None = None
     """Actual text of `equals`."""
+    causes: tuple[Problem, ...] = ()
+    """Problems in the user's own templates that the message quotes."""
 
 
 class _Absent(Exception):  # noqa: N818  private to this module
-    """The target of an assertion does not exist."""
+    """The target of an assertion does not exist, because of *causes* if the render fails."""
+
+    def __init__(self, message: str, causes: Sequence[Problem] = ()) -> None:
+        super().__init__(message)
+        self.causes = causes
 
 
 def check(assertion: Assertion, rendered: RenderedTest) -> Fault | None:
@@ -57,14 +63,14 @@ def check(assertion: Assertion, rendered: RenderedTest) -> Fault | None:
     try:
         return _check(assertion, rendered)
     except _Absent as absent:
-        return Fault(str(absent))
+        return Fault(str(absent), causes=rendered.own.choose(absent.causes))
 
 
 def _check(assertion: Assertion, rendered: RenderedTest) -> Fault | None:  # noqa: C901, PLR0911  one case for each type
     rendering = rendered.rendering
     match assertion:
         case HaproxyValid():
-            return _check_valid(rendering)
+            return _check_valid(rendered)
         case Contains():
             return _check_contained(assertion, rendering)
         case NotContains():
@@ -101,9 +107,10 @@ def describe_problems(problems: Sequence[Problem]) -> str:
     return shown if len(problems) <= 3 else f"{shown}; and {len(problems) - 3} more"
 
 
-def _check_valid(rendering: Rendering) -> Fault | None:
+def _check_valid(rendered: RenderedTest) -> Fault | None:
+    rendering = rendered.rendering
     if rendering.problems:
-        return Fault(describe_problems(rendering.problems))
+        return Fault(describe_problems(rendering.problems), causes=rendered.own.choose(rendering.problems))
     rejections = rendering.output.rejections if rendering.output is not None else ()
     if rejections:
         named = [f"{rejection.subject}: {rejection.problem.message}" for rejection in rejections[:3]]
@@ -233,7 +240,7 @@ def _check_plan(assertion: PlanIs, rendered: RenderedTest) -> Fault | None:
     for rendering, name in ((before, "the state before"), (after, "the state afterwards")):
         if rendering is None or rendering.generation is None:
             problems = rendering.problems if rendering is not None else after.problems
-            raise _Absent(f"{name} is not a valid configuration: {describe_problems(problems)}")
+            raise _Absent(f"{name} is not a valid configuration: {describe_problems(problems)}", problems)
     assert before is not None
     assert after.generation is not None
     version = tuple(int(part) for part in assertion.haproxy_version.split("."))
@@ -266,14 +273,14 @@ def _find_all(assertion: Contains | NotContains | MatchCount, text: str) -> list
 def _text(rendering: Rendering, target: str, section: str = "") -> str:
     """Return the target of the assertion; raises `_Absent`."""
     if rendering.output is None:
-        raise _Absent(f"{RENDER_FAILS}{describe_problems(rendering.problems)}")
+        raise _Absent(f"{RENDER_FAILS}{describe_problems(rendering.problems)}", rendering.problems)
     path = _path_of(rendering, target)
     if path is None:
         raise _Absent(f"no file {target!r}{_named(sorted(rendering.output.texts))}")
     if not section:
         return rendering.output.texts[path].text
     if rendering.generation is None:
-        raise _Absent(f"{MAIN_TEMPLATE} cannot be parsed: {describe_problems(rendering.problems)}")
+        raise _Absent(f"{MAIN_TEMPLATE} cannot be parsed: {describe_problems(rendering.problems)}", rendering.problems)
     kind, _, name = section.partition(" ")
     found = rendering.generation.config.find(kind, name.strip())
     if found is None:

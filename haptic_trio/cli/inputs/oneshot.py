@@ -9,9 +9,8 @@ import msgspec
 import trio
 
 from haptic_trio.channels import EventBuffer
-from haptic_trio.cli.inputs.cluster import as_given, begin_reading, make_cluster, places_of
+from haptic_trio.cli.inputs.cluster import as_given, begin_reading, hint_for_missing, make_cluster, places_of
 from haptic_trio.cli.inputs.options import InputOptions
-from haptic_trio.cli.inputs.template_lines import with_origins
 from haptic_trio.cli.output.findings import Area, Finding, find
 from haptic_trio.cli.output.progress import SILENT, Steps
 from haptic_trio.config.load import LoadedConfig, load_config
@@ -20,6 +19,7 @@ from haptic_trio.config.templates import MAIN_TEMPLATE, template_set
 from haptic_trio.dataplane.binary import find_haproxy, need_supported
 from haptic_trio.errors import HapticError, Problem, ProblemsError
 from haptic_trio.explain.site import Site
+from haptic_trio.explain.template_lines import with_origins
 from haptic_trio.haproxy.model import Config as ConfigModel
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.httpstore.entry import ContentMemory
@@ -109,7 +109,7 @@ async def read_snapshot(options: InputOptions, steps: Steps = SILENT) -> Snapsho
             try:
                 loaded = await _load(cluster, options.source)
             except ProblemsError as exc:
-                findings = find(Area.CONFIGURATION, [_unread(problem, problems) for problem in exc.problems])
+                findings = find(Area.CONFIGURATION, [_unread(problem, problems, cluster) for problem in exc.problems])
             if loaded is not None:
                 stores = await _fill_stores(cluster, loaded.config, problems, steps)
             nursery.cancel_scope.cancel(reason="everything has been read")
@@ -128,11 +128,14 @@ async def read_snapshot(options: InputOptions, steps: Steps = SILENT) -> Snapsho
     )
 
 
-def _unread(problem: Problem, manifests: Mapping[str, tuple[Problem, ...]]) -> Problem:
+def _unread(problem: Problem, manifests: Mapping[str, tuple[Problem, ...]], cluster: Client) -> Problem:
     """Return *problem*; a ConfigMap that is not found may be in a file of *manifests* that cannot be read."""
-    if problem.message != NOT_FOUND or not any(manifests.values()):
+    if problem.message != NOT_FOUND:
         return problem
-    return msgspec.structs.replace(problem, hint="correct the files first: it may be in one of them")
+    hint = hint_for_missing(cluster, problem.hint)
+    if any(manifests.values()):
+        hint = "correct the files first: it may be in one of them"
+    return msgspec.structs.replace(problem, hint=hint)
 
 
 async def read_overlaid(options: InputOptions, changed: Path, steps: Steps = SILENT) -> Snapshot:

@@ -1,7 +1,6 @@
 """Source map from places in the configuration to files and lines of the manifest directory."""
 
 from collections.abc import Iterable
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -74,39 +73,34 @@ def with_places(load: Load, options: InputOptions) -> Load:
 def placed_cases(cases: Iterable[CaseResult], options: InputOptions | None) -> tuple[CaseResult, ...]:
     """Return *cases* with the places of tests and assertions mapped as in `placed`."""
     found = tuple(cases)
-    assertions = (one for case in found for one in case.checked)
-    block = _block_for(chain(found, assertions), options)
-    if block is None:
+    if options is None or options.manifests is None:
         return found
+    located = find_config(options.manifests, options.source.namespace, options.source.config_map)
+    if located is None:
+        return found
+    block, _config = located
     return tuple(
         msgspec.structs.replace(
             case,
             source=str(block.path) if _is_in(case, block) else case.source,
             line=case.line + block.first - 1 if _is_in(case, block) else case.line,
-            checked=tuple(
-                msgspec.structs.replace(one, source=str(block.path), line=one.line + block.first - 1)
-                if _is_in(one, block)
-                else one
-                for one in case.checked
-            ),
+            checked=tuple(_placed_assertion(one, *located) for one in case.checked),
         )
         for case in found
     )
 
 
+def _placed_assertion(one: Checked, block: Block, config: str) -> Checked:
+    message = one.message
+    for cause in one.causes:
+        message = message.replace(str(cause), str(_in_block(cause, block, config)))
+    if not _is_in(one, block):
+        return msgspec.structs.replace(one, message=message)
+    return msgspec.structs.replace(one, message=message, source=str(block.path), line=one.line + block.first - 1)
+
+
 def _is_in(place: Problem | CaseResult | Checked, block: Block) -> bool:
     return place.source == block.source and bool(place.line)
-
-
-def _block_for(places: Iterable[Problem | CaseResult | Checked], options: InputOptions | None) -> Block | None:
-    """Return the block of the configuration if any of *places* is in it."""
-    if options is None or options.manifests is None:
-        return None
-    namespace, name = options.source.namespace, options.source.config_map
-    source = f"ConfigMap {namespace}/{name}"
-    if not any(place.source == source and place.line for place in places):
-        return None
-    return find_block(options.manifests, namespace, name)
 
 
 def find_block(directory: Path, namespace: str, name: str) -> Block | None:

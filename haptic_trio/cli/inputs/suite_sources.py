@@ -10,9 +10,7 @@ from haptic_trio.cli.inputs.oneshot import read_config
 from haptic_trio.cli.inputs.options import InputOptions
 from haptic_trio.config.libraries import library_names
 from haptic_trio.config.load import LoadedConfig
-from haptic_trio.config.model import Config
 from haptic_trio.config.suites import Suite, read_library_suites, read_suite
-from haptic_trio.config.templates import template_set
 from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import HapticError, Problem
 from haptic_trio.k8s.manifests.files import is_manifest
@@ -35,8 +33,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def own_templates(self) -> frozenset[str]:
         """Names of the templates that the configuration adds or overrides."""
-        own = (layer.value for suite in self.suites for layer in suite.layers if isinstance(layer.value, Config))
-        return frozenset(name for config in own for name in template_set(config).texts)
+        return frozenset(name for suite in self.suites for name in suite.own_templates)
 
 
 async def read_input(options: InputOptions | None, tests: Sequence[Path], libraries: Sequence[str]) -> Input:

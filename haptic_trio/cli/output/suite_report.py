@@ -10,7 +10,7 @@ from rich.tree import Tree
 
 from haptic_trio.cli.output.findings import quantity, visible
 from haptic_trio.validation_tests.coverage import TemplateCoverage, line_ranges, total
-from haptic_trio.validation_tests.results import CaseResult, Checked, Verdict, count
+from haptic_trio.validation_tests.results import RENDER_FAILS, CaseResult, Checked, Verdict, count
 from haptic_trio.validation_tests.tracing import Timing
 
 _MARKS = {
@@ -67,9 +67,14 @@ def _add_case(tree: Tree, case: CaseResult, *, verbose: bool) -> None:
     if case.description and (verbose or case.failed):
         label.append(f"  {visible(case.description)}", style="dim")
     branch = tree.add(label)
+    shown: set[str] = set()
     for one in case.checked:
         if verbose or one.verdict is not Verdict.PASSED:
-            branch.add(_describe(one))
+            fault = one.message.removeprefix(RENDER_FAILS)
+            # A failed render fails many assertions.
+            is_again = fault != one.message and fault in shown
+            branch.add(_describe(msgspec.structs.replace(one, message=f"{RENDER_FAILS}see above") if is_again else one))
+            shown.add(fault)
 
 
 def _line(verdict: Verdict, title: str, seconds: float) -> Text:
@@ -173,7 +178,7 @@ def _case_to_json(case: CaseResult) -> dict[str, object]:
             {
                 field: round(value, 4) if field == "seconds" else value
                 for field, value in msgspec.to_builtins(one).items()
-                if field != "actual" and (value or field in {"index", "seconds"})
+                if field not in {"actual", "causes"} and (value or field in {"index", "seconds"})
             }
             for one in case.checked
         ],
