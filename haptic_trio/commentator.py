@@ -33,18 +33,37 @@ async def run_commentator(
 
     Counts lost events in *metrics*; observers update all other metrics.
     """
+    failures = _Failures()
     with events.receiver as receiver:
         task_status.started()
         async for event in receiver:
             line_of = LOG_LINES.get(type(event))
             if line_of is not None:
                 level, message, values = line_of(event)
-                getattr(log, level)(message, **values)
+                getattr(log, "debug" if failures.is_repeated(event) else level)(message, **values)
             if observe is not None:
                 observe(event)
             if lost := events.take_lost():
                 metrics.events_lost.inc(lost)
                 log.warning("events lost", count=lost)
+
+
+class _Failures:
+    """The last error of each instance: a deployment that fails is repeated, and its error logged once."""
+
+    def __init__(self) -> None:
+        self._errors: dict[str, str] = {}
+
+    def is_repeated(self, event: msgspec.Struct) -> bool:
+        """Whether *event* is the same failure of an instance as the one before."""
+        match event:
+            case m.InstanceFailed(endpoint=endpoint, error=error):
+                is_known = self._errors.get(endpoint) == error
+                self._errors[endpoint] = error
+                return is_known
+            case m.InstanceDeployed(result=result):
+                self._errors.pop(result.endpoint, None)
+        return False
 
 
 def _ms(seconds: float) -> float:
@@ -286,13 +305,18 @@ def _leadership(event: m.LeadershipChanged) -> LogLine:
 
 
 def _config_changed(event: m.ConfigChanged) -> LogLine:
-    return "info", "configuration changed", {"version": event.loaded.version}
+    return "info", "configuration changed", {"version": event.loaded.version.rstrip("/")}
 
 
 def _config_invalid(event: m.ConfigInvalid) -> LogLine:
-    return "error", "invalid configuration ignored", {
-        "version": event.version, "problems": [str(problem) for problem in event.problems],
-    }  # fmt: skip
+    return (
+        "error",
+        "invalid configuration ignored",
+        {
+            **({"version": version} if (version := event.version.rstrip("/")) else {}),
+            "problems": [str(problem) for problem in event.problems],
+        },
+    )
 
 
 def _stage(event: m.StageReached) -> LogLine:

@@ -294,3 +294,26 @@ async def test_lines_of_a_cycle_can_be_found_by_their_correlation(nursery: trio.
     assert len(lines) == len(LOG_LINES)
     assert of_cycle[0] == "reconciliation triggered"
     assert {"configuration validated", "deployment completed", "reconciliation completed"} <= set(of_cycle)
+
+
+async def test_same_failure_of_an_instance_is_an_error_once_until_it_is_deployed(narration: Narration) -> None:
+    failed = msgspec.structs.replace(example_of(m.InstanceFailed), endpoint="local-1")
+    other = msgspec.structs.replace(failed, endpoint="local-2")
+    deployed = msgspec.structs.replace(
+        example_of(m.InstanceDeployed), result=SyncResult(endpoint="local-1", changed=True, reloaded=True)
+    )
+
+    lines = await narration.report(failed, failed, other, deployed, failed)
+
+    levels = [level for level, message, _ in lines if message == "instance failed"]
+    assert levels == ["error", "debug", "error", "error"]
+
+
+async def test_version_without_a_secret_is_that_of_the_config_map(narration: Narration) -> None:
+    invalid = msgspec.structs.replace(example_of(m.ConfigInvalid), version="7/")
+    absent = msgspec.structs.replace(invalid, version="/")
+
+    first, second = await narration.report(invalid, absent)
+
+    assert first[2]["version"] == "7"
+    assert "version" not in second[2]

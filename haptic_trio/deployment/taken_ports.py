@@ -30,6 +30,7 @@ MOST_ADDRESSES: Final = 10_000
 
 _LISTENING: Final = ("httpPort", "httpsPort", "metricsPort", "passthroughPort")
 _FREE: Final = "stop the process that has the address, or change the setting; it is retried"
+_ABSENT: Final = "set templating.extraContext.bindAddress to an address of this machine; it is retried"
 _UNPRIVILEGED: Final = (
     "give HAProxy the capability CAP_NET_BIND_SERVICE, lower the sysctl net.ipv4.ip_unprivileged_port_start, or use a"
     " port from 1024"
@@ -74,6 +75,8 @@ class TakenPorts:
             _log.warning("port unavailable", **fields)
             return
         fix = _UNPRIVILEGED if "ermission" in address.reason and address.port < 1024 else _FREE
+        if "annot assign" in address.reason:
+            fix = _ABSENT
         _log.error("port unavailable: HAProxy cannot serve", **fields, setting=setting, fix=fix)
 
     async def wait(self) -> None:

@@ -128,7 +128,8 @@ async def test_port_of_a_setting_is_one_error_that_names_the_setting() -> None:
     taken = TakenPorts()
     taken.settings = listening_settings({"httpPort": 80, "httpsPort": 8443, "metricsPort": 0, "sslRedirectPort": 443})
     denied = UnboundAddress("0.0.0.0", 80, "Permission denied")
-    errors = (address(8443, "127.0.0.1"), denied, address(9000))
+    absent = UnboundAddress("192.0.2.1", 80, "Cannot assign requested address")
+    errors = (address(8443, "127.0.0.1"), denied, address(9000), absent)
 
     with structlog.testing.capture_logs() as lines:
         taken.report(PortsUnavailableError("local-1", errors))
@@ -138,6 +139,8 @@ async def test_port_of_a_setting_is_one_error_that_names_the_setting() -> None:
         ("error", "127.0.0.1:8443", "templating.extraContext.httpsPort"),
         ("error", "0.0.0.0:80", "templating.extraContext.httpPort"),
         ("warning", "0.0.0.0:9000", None),
+        ("error", "192.0.2.1:80", "templating.extraContext.httpPort"),
     ]
     assert "change the setting" in lines[0]["fix"]
     assert "CAP_NET_BIND_SERVICE" in lines[1]["fix"]
+    assert "set templating.extraContext.bindAddress to an address of this machine" in lines[3]["fix"]

@@ -1,7 +1,9 @@
-"""Log file for HAProxy's own output, kept short."""
+"""Log file for the output of HAProxy, kept short, and log lines about failed starts."""
 
 import os
 from pathlib import Path
+
+from haptic_trio.logs import Logger
 
 SIZE_LIMIT = 4 << 20
 """Bytes after which the file is cut; a reload of 10,000 backends writes about one million."""
@@ -47,3 +49,31 @@ class ProcessLog:
             file.truncate(0)
             file.seek(0)
             file.write(rest)
+
+
+class StartFailures:
+    """Failed starts of one instance; the caller repeats them."""
+
+    def __init__(self, log: Logger) -> None:
+        self._log = log
+        self._logged = ""
+
+    def take(self, error: str) -> None:
+        """Log the *error* of a start, which may be HAProxy's output, unless it is that of the start before."""
+        cause = _cause_of(error)
+        log = self._log.debug if cause == self._logged else self._log.error
+        log("haproxy did not start", error=cause, next="it is tried again")
+        self._logged = cause
+
+    def end(self) -> None:
+        """Forget the failures: HAProxy has started."""
+        self._logged = ""
+
+
+def _cause_of(error: str) -> str:
+    """Return the alerts in *error*, the output of HAProxy, in one line; *error* itself without alerts."""
+    lines = error.splitlines()
+    alerts = [line.partition(" : ")[2] or line for line in lines if "[ALERT]" in line]
+    # Behind the cause, HAProxy names its own program.
+    named = [alert for alert in alerts if not alert.startswith("[")]
+    return "; ".join(named or alerts or lines)

@@ -27,7 +27,7 @@ from haptic_trio.dataplane.local.process import (
     spawn,
     write_record,
 )
-from haptic_trio.dataplane.local.process_log import ProcessLog
+from haptic_trio.dataplane.local.process_log import ProcessLog, StartFailures
 from haptic_trio.dataplane.local.runtime import RuntimeClient
 from haptic_trio.dataplane.local.sockets import choose_socket_directory, require_writable
 from haptic_trio.errors import HapticError, text_of
@@ -91,6 +91,7 @@ class Supervisor:
         self._sockets = directory
         self._wanted = trio.Event()
         self._log = get_logger("supervisor").bind(instance=name)
+        self._start_failures = StartFailures(self._log)
 
     @property
     def process_config(self) -> Path:
@@ -282,7 +283,7 @@ class Supervisor:
                 self._log.warning("rolling back to the previous generation", error=text_of(rejection))
                 await self._start()
         except (LoadRejectedError, DamagedFilesError, EndpointError, OSError) as exc:
-            self._log.error("haproxy did not start", error=text_of(exc))
+            self._start_failures.take(text_of(exc))
             return
         try:
             await trio.to_thread.run_sync(self._files.mark_loaded)
@@ -313,9 +314,10 @@ class Supervisor:
             await self._wait_ready(self._process)
         except (LoadRejectedError, ProcessLookupError) as exc:
             if self._process is not None:
-                self._forget(self._process)
+                self._forget(self._process, is_start=True)
             reason = exc.output if isinstance(exc, LoadRejectedError) else "haproxy exited without a message"
             raise LoadRejectedError(self.output.read_since(offset) or reason) from exc
+        self._start_failures.end()
         self._log.info("haproxy started", pid=self.pid)
 
     def keep_config(self) -> None:
@@ -364,8 +366,9 @@ class Supervisor:
             raise LoadRejectedError("haproxy has exited")
         raise EndpointTimeoutError(self._name, f"haproxy was not ready within {START_LIMIT:g} s")
 
-    def _forget(self, process: MasterProcess) -> None:
-        self._log.warning("haproxy exited", pid=process.pid, how=process.reap())
+    def _forget(self, process: MasterProcess, *, is_start: bool = False) -> None:
+        log = self._log.debug if is_start else self._log.warning  # the error of a start says more
+        log("haproxy exited", pid=process.pid, how=process.reap())
         process.close()
         self._process = None
 
