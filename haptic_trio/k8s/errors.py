@@ -131,7 +131,7 @@ def error_of(what: str, status: int, body: bytes, retry_after: str = "") -> ApiE
     try:
         status_object = _STATUS.decode(body)
     except INVALID_JSON:
-        status_object = _Status(message=body[:200].decode(errors="replace").strip())
+        status_object = _Status(message=" ".join(body[:200].decode(errors="replace").split()))
     status = status or status_object.code
     kind = _BY_STATUS.get(status, ServerFailedError if status >= 500 else ApiError)
     if status_object.reason == "AlreadyExists":

@@ -84,6 +84,11 @@ async def load_kubeconfig(path: Path, context: str | None = None) -> Credentials
     named = [auth.server_ca_file, auth.client_cert_file, auth.client_key_file]
     files = (path, *(Path(str(file)) for file in named if file and str(file) not in inline))
     user, _ = _entries(auth)
+    if not auth.server.startswith(("https://", "http://")):
+        raise CredentialsError(
+            f"{path}: context {auth.active_context}: the server {auth.server!r} has no scheme;"
+            f" write https://{auth.server}"
+        )
     token_file = path.parent / user["tokenFile"] if user.get("tokenFile") else None
     return Credentials(
         server=auth.server,
@@ -102,7 +107,9 @@ async def load_service_account(directory: Path = SERVICE_ACCOUNT) -> Credentials
     """Return the credentials of the pod's service account; raises `CredentialsError` outside of a pod."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
-        raise CredentialsError("not in a cluster: KUBERNETES_SERVICE_HOST is not set")
+        raise CredentialsError(
+            "not in a cluster: KUBERNETES_SERVICE_HOST is not set; outside of a pod, give --kubeconfig FILE"
+        )
     ca_file = directory / "ca.crt"
     stamp = await _stamp_in_thread([ca_file])
     try:
@@ -206,4 +213,7 @@ def _describe(error: BaseException, auth: Any, context: str | None) -> str:
 def _reason(error: BaseException) -> str:
     if isinstance(error, KeyError):
         return f"{error} is missing"
-    return getattr(error, "strerror", None) or str(error) or repr(error)
+    if isinstance(error, OSError) and error.strerror:
+        # Such as the command of a credential plugin.
+        return f"{error.filename}: {error.strerror}" if isinstance(error.filename, str) else error.strerror
+    return str(error) or repr(error)

@@ -1,6 +1,7 @@
 """Discovery of the kinds that an API server serves, cached for each group version."""
 
 from difflib import get_close_matches
+from typing import Final
 
 import msgspec
 import trio
@@ -40,6 +41,8 @@ class _ApiResources(msgspec.Struct):
     resources: list[_ApiResource] = []
 
 
+_CORE: Final = "v1"
+"""The API version that every server has."""
 _RESOURCES = msgspec.json.Decoder(_ApiResources)
 
 
@@ -86,18 +89,15 @@ class Discovery:
                 body = await self._connection.request(
                     "GET", f"/{base}/{api_version}", what=f"list the kinds of {api_version}"
                 )
-            except MissingError:
+            except MissingError as error:
                 self._known.pop(api_version, None)
+                if api_version == _CORE:
+                    raise self._failure(api_version, f"the answer is {error.status}") from error
                 return {}
             try:
                 resources = _RESOURCES.decode(body).resources
             except INVALID_JSON as error:
-                failed = ServerFailedError(
-                    f"list the kinds of {api_version}",
-                    f"the answer is not a list of resources: {error}. Is this the address of a Kubernetes API server?",
-                )
-                failed.where = self._connection.where
-                raise failed from error
+                raise self._failure(api_version, f"the answer is not a list of resources: {error}") from error
             served = self._known[api_version] = {
                 each.name: ServedKind(
                     type=ResourceType(api_version, each.name), kind=each.kind, is_namespaced=each.namespaced
@@ -106,6 +106,14 @@ class Discovery:
                 if "/" not in each.name
             }
             return served
+
+    def _failure(self, api_version: str, message: str) -> ServerFailedError:
+        """Return the error for an answer that no Kubernetes API server gives."""
+        failed = ServerFailedError(
+            f"list the kinds of {api_version}", f"{message}. Is this the address of a Kubernetes API server?"
+        )
+        failed.where = self._connection.where
+        return failed
 
 
 def _of_kind(served: dict[str, ServedKind], kind: str) -> ServedKind | None:

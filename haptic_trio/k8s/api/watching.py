@@ -189,7 +189,7 @@ class KindWatch:
         if hang.cancelled_caught:
             error = UnreachableError(f"watch {self._type}", "the server answers no request and sends no data")
             # Probes have failed for a while, so this is not a short interruption.
-            self._report_problems((Problem(message=str(error), hint=error.hint),))
+            self._report_problems((Problem(message=str(error), source=self._connection.where, hint=error.hint),))
             raise error
         assert waiting.cancelled_caught
         self._streaming.is_possible = False
@@ -259,7 +259,7 @@ class KindWatch:
             self._discovery.forget(self._type.api_version)
         # A single failure is an interruption, which is not reported.
         if self._delays.is_repeated or isinstance(error, ForbiddenError | InvalidError | UnauthorizedError):
-            self._report_problems((Problem(message=str(error), hint=error.hint),))
+            self._report_problems((Problem(message=str(error), source=self._connection.where, hint=error.hint),))
         return delay
 
     async def _note_absence(self, problem: Problem) -> float:
