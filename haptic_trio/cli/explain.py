@@ -88,14 +88,17 @@ def explain(
     as_json = output_format == "json"
     with showing_steps(sys.stderr) as steps:
         snapshot = trio.run(read_snapshot, source, steps)
-        explained = None
+        explained, failures = None, list[Finding]()
         if snapshot.loaded is not None:
             begin_rendering(steps, snapshot.stores, check=check)
-            explained = trio.run(partial(_render, snapshot, haproxy=source.haproxy, check=check))
+            try:
+                explained = trio.run(partial(_render, snapshot, haproxy=source.haproxy, check=check))
+            except ProblemsError as exc:
+                failures = find(Area.OUTPUT, exc.problems)
     if explained is None:
-        _print_findings(placed(snapshot.findings, source), as_json=as_json)
+        _print_findings(placed((*snapshot.findings, *failures), source), as_json=as_json)
         sys.exit(1)
-    problems = find(Area.OUTPUT, explained.problems)
+    problems = placed((*snapshot.findings, *find(Area.OUTPUT, explained.problems)), source)
     try:
         answer = search_for(explained.site, search) if search else answer_to(explained.site, " ".join(target))
     except TargetError as exc:

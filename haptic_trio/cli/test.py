@@ -10,6 +10,7 @@ import msgspec
 import trio
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from haptic_trio.cli.inputs.choices import MANIFESTS
 from haptic_trio.cli.inputs.files import replace_file
 from haptic_trio.cli.inputs.options import InputOptions, make_input
 from haptic_trio.cli.inputs.source_map import placed, placed_cases
@@ -50,7 +51,7 @@ class SuiteOptions(msgspec.Struct, frozen=True, kw_only=True):
 @click.command()
 @click.option(
     "--manifests",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=MANIFESTS,
     envvar="HAPTIC_MANIFESTS",
     help="Directory of Kubernetes manifests with the ConfigMap that has the tests.",
 )

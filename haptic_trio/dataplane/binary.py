@@ -77,7 +77,9 @@ def find_haproxy(explicit: str | None = None) -> Path:
 def _resolve(explicit: str) -> Path:
     found = shutil.which(explicit)
     if found is None:
-        raise HaproxyNotFoundError(f"--haproxy {explicit}: no such executable")
+        raise HaproxyNotFoundError(
+            f"--haproxy {explicit}: no such executable; give the path of an HAProxy, or omit the option to search PATH"
+        )
     return Path(found).absolute()
 
 
@@ -134,7 +136,9 @@ def parse_version(text: str, *, source: str = "this binary") -> HaproxyVersion:
     """Parse the output of `haproxy -vv`; raises HaproxyNotFoundError if *source* printed something else."""
     match = re.search(r"^HA-?Proxy version (\d+(?:\.\d+)*(?:-dev\d+)?)", text, re.MULTILINE)
     if match is None:
-        raise HaproxyNotFoundError(f"{source} is not HAProxy: the output of -vv has no version")
+        raise HaproxyNotFoundError(
+            f"{source} is not HAProxy: the output of -vv has no version; name another binary with --haproxy"
+        )
     version = match[1]
     features = re.search(r"^Feature list : (.*)$", text, re.MULTILINE)
     words = features[1].split() if features else []

@@ -128,8 +128,10 @@ def _near_objects(site: Site, target: ObjectTarget) -> tuple[tuple[str, ...], st
     refs = {ref_of(resource) for store in site.stores.values() for resource in store.list()}
     of_kind = {ref for ref in refs if is_kind(target.kind, ref.kind)}
     if not of_kind:
-        kinds = ", ".join(sorted({ref.kind for ref in refs}))
-        return (), f"watched kinds with objects: {kinds}" if kinds else "no objects are watched"
+        kinds = sorted({ref.kind for ref in refs})
+        near = set(nearest(target.kind, kinds))
+        meant = tuple(str(ref) for ref in sorted(refs) if ref.kind in near and ref.name == target.name)
+        return meant, f"watched kinds with objects: {', '.join(kinds)}" if kinds else "no objects are watched"
     titles: dict[str, str] = {}
     for ref in sorted(of_kind):
         titles.setdefault(f"{ref.namespace}/{ref.name}" if target.namespace is not None else ref.name, str(ref))
@@ -151,7 +153,9 @@ def _explain_name(site: Site, text: str) -> Answer:
     # A target with a path is a request; requests for unknown hosts are explained, too.
     if _may_be_host(request.host) and (_has_catch_all(site) or (request.path and routing_of(site) is not None)):
         return _explain_stray(site, request)
-    raise UnknownTargetError(f"nothing is named {text!r}", _suggestions(site, text, line))
+    suggestions = _suggestions(site, text, line)
+    hint = "" if suggestions else "`haptic-trio validate` says which objects are not served, and why"
+    raise UnknownTargetError(f"nothing is named {text!r}", suggestions, hint)
 
 
 def _explain_stray(site: Site, request: HostTarget) -> Answer:

@@ -4,11 +4,30 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class ExistingPath(click.Path):
+    """An existing file or directory; the message about another path ends with the *fix*."""
+
+    def __init__(self, fix: str, *, is_directory: bool) -> None:
+        super().__init__(exists=True, file_okay=not is_directory, dir_okay=is_directory, path_type=Path)
+        self._fix = fix
+
+    def convert(self, value: "str | os.PathLike[str]", param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See `click.Path`."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            raise click.BadParameter(f"{error.message.rstrip('.')}; {self._fix}", ctx, param) from error
+
+
+MANIFESTS: Final = ExistingPath("`haptic-trio new DIR` makes one with an example", is_directory=True)
+KUBECONFIG: Final = ExistingPath("give the kubeconfig that kubectl uses, such as ~/.kube/config", is_directory=False)
 
 
 def output_option(command: F) -> F:

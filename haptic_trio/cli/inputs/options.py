@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from haptic_trio.cli.inputs.choices import KUBECONFIG, MANIFESTS
 from haptic_trio.k8s.api.auth import read_namespace
 from haptic_trio.stages.process import ConfigSource
 
@@ -65,13 +66,13 @@ def input_options(command: Callable[..., None]) -> Callable[..., None]:
         (
             click.option(
                 "--manifests",
-                type=click.Path(exists=True, file_okay=False, path_type=Path),
+                type=MANIFESTS,
                 envvar="HAPTIC_MANIFESTS",
                 help="Use a directory of Kubernetes manifests as the cluster.",
             ),
             click.option(
                 "--kubeconfig",
-                type=click.Path(exists=True, dir_okay=False, path_type=Path),
+                type=KUBECONFIG,
                 envvar="HAPTIC_KUBECONFIG",
                 show_default="the first file of $KUBECONFIG, else ~/.kube/config, if it exists",
                 help="Kubeconfig with the API server and the credentials.",
