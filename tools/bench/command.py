@@ -19,6 +19,7 @@ from haptic_trio.dataplane.binary import find_haproxy
 from tools.bench.figures.report import make_console, print_tables
 from tools.bench.rig.clusters import Column, DirectoryColumn, KubeconfigColumn
 from tools.bench.session import Options
+from tools.bench.steps import announcing
 from tools.bench.suite import run_suite
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -160,7 +161,8 @@ def measure(columns: Sequence[Column], haproxy: Path, *, json_file: Path | None,
     if options.profile is not None:
         options.profile.mkdir(parents=True, exist_ok=True)
     try:
-        measured = run_suite(options, columns, lambda text: click.echo(text, err=True))
+        with announcing() as say:
+            measured = run_suite(options, columns, say)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     print_tables(measured, make_console())

@@ -35,6 +35,7 @@ from tools.bench.figures.report import make_console
 from tools.bench.rig.backends import backend_name, reserve_ports, run_backends
 from tools.bench.rig.objects import Place, make_secret
 from tools.bench.rig.traffic import LOOPBACK, Accept, Ask, ask, ask_certificate, make_context, wait_for
+from tools.bench.steps import announcing
 
 CERTIFICATES = 20
 HEAD = """\
@@ -275,11 +276,12 @@ def bytes_sent(endpoint: Endpoint) -> int:
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path))
 def main(versions: str, sizes: str, samples: int, json_file: Path | None) -> None:
     rows: list[Row] = []
-    for version in versions.split(","):
-        for size in map(int, sizes.split(",")):
-            for name in ENDPOINTS:
-                rows += trio.run(measure, version, name, size, samples)
-                click.echo(f"HAProxy {version}, {name}, {size:,} backends: done", err=True)
+    with announcing() as say:
+        for version in versions.split(","):
+            for size in map(int, sizes.split(",")):
+                for name in ENDPOINTS:
+                    say(f"HAProxy {version}, {name}, {size:,} backends")
+                    rows += trio.run(measure, version, name, size, samples)
     table = Table(title="sync_endpoint: medians in ms", title_justify="left")
     for heading in Row.__struct_fields__:
         table.add_column(heading.replace("_", " "), justify="left" if heading in {"endpoint", "change"} else "right")

@@ -25,6 +25,7 @@ from tests.support.processes.haproxy_versions import VersionUnavailableError, pr
 from tools.bench.figures.report import count_processors, describe_system
 from tools.bench.requests.measure import RequestOptions, run_requests
 from tools.bench.requests.table import RequestMeasured, table_lines
+from tools.bench.steps import announcing
 
 
 def _read_hosts(_context: click.Context, _option: click.Parameter, text: str) -> tuple[int, ...]:
@@ -66,7 +67,8 @@ def main(
         binary = find_haproxy(haproxy) if version is None else provide(version) / "haproxy"
         load = os.getloadavg()[0]
         options = RequestOptions(haproxy=binary, hosts=tuple(hosts), rounds=rounds, requests=requests, memory=memory)
-        figures, routes = run_requests(options, lambda text: click.echo(text, err=True))
+        with announcing() as say:
+            figures, routes = run_requests(options, say)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except (HapticError, VersionUnavailableError) as error:
