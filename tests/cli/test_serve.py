@@ -36,7 +36,9 @@ async def test_terminal_shows_where_haproxy_serves_and_the_console_with_its_toke
             stdout=end,
             stderr=end,
         )
-        await terminal.wait_for(f"Serving http://127.0.0.1:{site.port}", ": 0 routes, 1 instance. Console: http://")
+        await terminal.wait_for(
+            f"Serving http://127.0.0.1:{site.port}", ": 0 routes, 1 instance. `haptic-trio", " Console: http://"
+        )
         token = (site.state / TOKEN_NAME).read_text().strip()
         await terminal.wait_for(f"/console#token={token}")
         # This terminal is in charge of no program, so the signal of Ctrl-C is sent by hand.

@@ -59,6 +59,8 @@ class Announcement:
         addresses, routes, instances = addresses_of(generation.config), count_routes(generation), len(self._deployed)
         console = self._console.page
         shown = f"Serving {_listed(addresses)}: {quantity(routes, 'route')}, {quantity(instances, 'instance')}."
+        if not routes:
+            shown += " `haptic-trio validate` says which objects are not served, and why."
         if console:
             token = f"#token={quote(self._console.token, safe='')}" if self._shows_token else ""
             shown += f" Console: {console}{token}"

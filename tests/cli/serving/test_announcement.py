@@ -77,6 +77,18 @@ def test_start_ends_with_addresses_routes_instances_and_the_console() -> None:
     }
 
 
+def test_without_routes_the_command_that_explains_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MAPS, "maps/path-exact.map", "")
+    monkeypatch.setitem(MAPS, "maps/path-prefix.map", "")
+
+    [line] = announced(*deployed("local-1"))
+
+    assert line["routes"] == 0
+    assert "0 routes, 1 instance. `haptic-trio validate` says which objects are not served, and why. Console:" in str(
+        line["shown"]
+    )
+
+
 def test_token_is_in_the_text_for_a_terminal_alone() -> None:
     [line] = announced(*deployed("local-1"), shows_token=True)
 
