@@ -5,8 +5,10 @@ from typing import Final, TypeAlias
 
 from haptic_trio.explain.answers import MOST_SHOWN, Certificate, CertificateAnswer, ServedCertificate
 from haptic_trio.explain.base_maps import plain_host, wildcard_of
-from haptic_trio.explain.site import Site
+from haptic_trio.explain.site import Site, named_resource
 from haptic_trio.explain.targets import UnknownTargetError
+from haptic_trio.explain.why_not import ingresses_at, why_foreign
+from haptic_trio.gateway.objects import items_of, text_of
 from haptic_trio.haproxy.config.certificates import names_of, parse_crt_list
 from haptic_trio.haproxy.config.expiry import expiry_of
 from haptic_trio.haproxy.model import FileKind
@@ -23,7 +25,8 @@ def explain_certificate(site: Site, given: str) -> CertificateAnswer:
     found = certificates_for(site, name)
     problems = site.problems_at(name)
     if not found and not problems:
-        raise UnknownTargetError(f"no certificate for {given!r} in any crt-list")
+        reasons = [*certificate_reasons(site, name), *(one for one in site.warnings_at(name) if "ertificate" in one)]
+        raise UnknownTargetError(f"no certificate for {given!r} in any crt-list", hint="; ".join(reasons))
     asked: set[Dependency] = set()
     for certificate in found:
         maker = site.provenance.maker_of(certificate.line.path, certificate.line.line)
@@ -32,6 +35,21 @@ def explain_certificate(site: Site, given: str) -> CertificateAnswer:
     return CertificateAnswer(
         name=name, certificates=found, depends_on=site.lookups(asked), notes=notes, problems=problems
     )
+
+
+def certificate_reasons(site: Site, host: str) -> Iterator[str]:
+    """Yield a sentence if an Ingress wants TLS for *host*, and no certificate is served for it."""
+    if certificates_for(site, host):
+        return
+    for ingress in ingresses_at(site, host):
+        if why_foreign(site, ingress):
+            continue
+        for tls in items_of(ingress, "spec", "tls"):
+            if host in items_of(tls, "hosts"):
+                name = text_of(tls, "secretName")
+                secret = f" with the Secret {name}" if name else ""
+                yield f"no certificate is served for the host, though {named_resource(ingress)} asks for TLS{secret}"
+                return
 
 
 def list_certificates(site: Site) -> tuple[ServedCertificate, ...]:

@@ -107,7 +107,7 @@ def _explain_certificate(site: Site, name: str) -> Answer:
         return explain_certificate(site, name)
     except UnknownTargetError as exc:
         near = nearest(plain_host(name), server_names(site))
-        raise UnknownTargetError(exc.message, tuple(f"certificate {one}" for one in near)) from exc
+        raise UnknownTargetError(exc.message, tuple(f"certificate {one}" for one in near), exc.hint) from exc
 
 
 def _explain_object(site: Site, target: ObjectTarget) -> Answer:

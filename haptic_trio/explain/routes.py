@@ -9,13 +9,12 @@ import msgspec
 from haptic_trio.explain import base_maps
 from haptic_trio.explain.answers import Entry, GatewayVisit, HostAnswer, RouteAnswer, Step
 from haptic_trio.explain.base_maps import EXACT, NO_PATH, NO_ROUTE, PREFIX, TLS_HOSTS, MapEntry, MapLookup, RouteMap
-from haptic_trio.explain.certificates import certificates_for
+from haptic_trio.explain.certificates import certificate_reasons, certificates_for
 from haptic_trio.explain.conditions import RequestParts
 from haptic_trio.explain.gateways import gateway_notes, gateway_visits
-from haptic_trio.explain.site import MAIN, Site, hidden, named_resource
+from haptic_trio.explain.site import MAIN, Site, hidden
 from haptic_trio.explain.targets import MalformedTargetError, UnknownTargetError
-from haptic_trio.explain.why_not import ingresses_at, reasons_at, route_reasons_at, why_foreign
-from haptic_trio.gateway.objects import items_of, text_of
+from haptic_trio.explain.why_not import reasons_at, route_reasons_at
 from haptic_trio.haproxy.model import FileKind
 from haptic_trio.templating.filters.request_paths import Readings, readings
 from haptic_trio.templating.incremental.questions import Dependency
@@ -111,7 +110,7 @@ def explain_host(site: Site, given: str) -> HostAnswer:
             *_redirect_notes(routing, host),
             *gateway_notes(site, host),
         ),
-        reasons=(*reasons_at(site, host), *route_reasons_at(site, host), *_certificate_reasons(site, host)),
+        reasons=(*reasons_at(site, host), *route_reasons_at(site, host), *certificate_reasons(site, host)),
         problems=site.problems_at(host),
         warnings=site.warnings_at(host),
     )
@@ -170,7 +169,7 @@ def explain_route(site: Site, given: str, path: str) -> RouteAnswer:
         reasons=(
             *reasons_at(site, host, "" if backend or rejection or is_routed else path),
             *route_reasons_at(site, host, "" if backend or rejection or is_routed else path),
-            *_certificate_reasons(site, host),
+            *certificate_reasons(site, host),
         ),
         problems=site.problems_at(host),
         warnings=site.warnings_at(host),
@@ -244,21 +243,6 @@ def _notes(site: Site, routing: Routing, host: str, *, status_is_503: bool, reje
     if _has_snippets(site, "frontend-routing-"):
         yield "snippets `frontend-routing-*` apply after the lookup and may choose another backend"
     yield _RULES
-
-
-def _certificate_reasons(site: Site, host: str) -> Iterator[str]:
-    """Yield a sentence if an Ingress wants TLS for *host*, and no certificate is served for it."""
-    if certificates_for(site, host):
-        return
-    for ingress in ingresses_at(site, host):
-        if why_foreign(site, ingress):
-            continue
-        for tls in items_of(ingress, "spec", "tls"):
-            if host in items_of(tls, "hosts"):
-                name = text_of(tls, "secretName")
-                secret = f" with the Secret {name}" if name else ""
-                yield f"no certificate is served for the host, though {named_resource(ingress)} asks for TLS{secret}"
-                return
 
 
 def _has_snippets(site: Site, prefix: str) -> bool:

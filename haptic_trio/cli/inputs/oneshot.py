@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -170,8 +171,12 @@ async def read_overlaid(options: InputOptions, changed: Path, steps: Steps = SIL
 
 
 async def read_config(options: InputOptions) -> LoadedConfig:
-    """Return the configuration in the cluster; raises `ProblemsError` if it is invalid or missing."""
-    cluster = make_cluster(options, _ignore_problems)
+    """Return the configuration in the cluster; raises `ProblemsError` if it is invalid or missing.
+
+    If it is missing, the problems of manifests, one of which may hold it, are raised as well.
+    """
+    manifests: dict[str, tuple[Problem, ...]] = {}
+    cluster = make_cluster(options, manifests.__setitem__)
     async with trio.open_nursery() as nursery:
         await nursery.start(cluster.run)
         outcome: LoadedConfig | ProblemsError
@@ -180,14 +185,13 @@ async def read_config(options: InputOptions) -> LoadedConfig:
         except ProblemsError as exc:
             # Raised here, the nursery would wrap it in an exception group.
             outcome = exc
+            if any(problem.message == NOT_FOUND for problem in exc.problems):
+                missing = [_unread(problem, manifests, cluster) for problem in exc.problems]
+                outcome = ProblemsError([*chain.from_iterable(manifests.values()), *missing])
         nursery.cancel_scope.cancel(reason="everything has been read")
     if isinstance(outcome, ProblemsError):
         raise outcome
     return outcome
-
-
-def _ignore_problems(_source: str, _problems: tuple[Problem, ...]) -> None:
-    return None
 
 
 async def _load(cluster: Client, source: ConfigSource) -> LoadedConfig:

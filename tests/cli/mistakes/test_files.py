@@ -232,3 +232,24 @@ def test_explain_names_mistakes_in_the_files_that_it_reads(shell: Shell) -> None
     assert "hint: `haptic-trio validate` says which objects are not served, and why" in unread.output
     assert "site/config.yaml:22: error: 'nothing' is not defined" in failed.output
     assert (unread.exit_code, failed.exit_code) == (1, 1)
+
+
+def test_explain_says_why_no_certificate_is_served(shell: Shell) -> None:
+    tls = "  tls: [{hosts: [example.localhost], secretName: web}]\n"
+    edit("example.yaml", ("  ingressClassName: haptic\n", f"  ingressClassName: haptic\n{tls}"))
+
+    answer = shell.run("explain --manifests site certificate example.localhost")
+
+    assert "hint: no certificate is served for the host, though Ingress default/example asks for TLS" in answer.output
+    assert "the Secret default/web does not exist" in answer.output
+    assert answer.exit_code == 1
+
+
+def test_config_map_in_a_file_that_cannot_be_read_is_not_only_missing(shell: Shell) -> None:
+    edit("config.yaml", ("apiVersion: v1", "apiVersion: v1: x"))
+
+    answer = shell.run("test --manifests site")
+
+    assert answer.output.startswith("site/config.yaml:3:15: error: ")
+    assert "not found hint: correct the files first: it may be in one of them" in answer.output
+    assert answer.exit_code == 2
