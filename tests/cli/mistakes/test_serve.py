@@ -16,7 +16,7 @@ from tests.cli.mistakes.commands import KUBECONFIG, edit, make_site
 
 pytestmark = [pytest.mark.haproxy, pytest.mark.process]
 
-TIME_LIMIT = 40.0
+TIME_LIMIT = 60.0
 SERVING = "Serving http://127.0.0.1:"
 
 
@@ -56,8 +56,9 @@ async def serving(*expected: str, source: tuple[str, ...] = (), state: str = "st
     try:
         log = ""
         with trio.move_on_after(TIME_LIMIT):
-            async for data in process.stderr:
-                log += data.decode()
+            # Without data, the process has ended.
+            while data := await process.stderr.receive_some():
+                log += data.decode(errors="replace")
                 if all(text in " ".join(log.split()) for text in expected):
                     break
         missing = [text for text in expected if text not in " ".join(log.split())]
