@@ -17,6 +17,7 @@ from jinja2.runtime import Context
 
 from haptic_trio.templating.filters import content, selection
 from haptic_trio.templating.filters.authorities import AUTHORITIES
+from haptic_trio.templating.filters.credentials import CREDENTIALS
 from haptic_trio.templating.filters.emit import EmitError, emit, number_text
 from haptic_trio.templating.filters.emitters import EMITTERS
 from haptic_trio.templating.filters.expressions import EXPRESSIONS
@@ -242,6 +243,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     **{name: _bounded(name) for name in ("batch", "slice")},
     **{name: _keeping_value(filter_) for name, filter_ in (EMITTERS | VALUES | EXTERNAL | EXPRESSIONS).items()},
     **AUTHORITIES,
+    **CREDENTIALS,
     "attr": attr,
     "b64decode": _keeping_value(content.b64decode),
     "b64encode": content.b64encode,

@@ -87,7 +87,10 @@ BESIDE: Final[Mapping[str, Mapping[str, str]]] = {
         "cors-enable": "true", "hsts": "true", "limit-rps": "1", "redirect-from": "{alias}", "redirect-to": "/",
         "auth-url": "svc://{service}:80/", "auth-tls-secret": "{authority}",
     },
-    "haptic": {"outlier-errors": "10"},
+    "haptic": {
+        "api-key-secret": "absent", "jwt-audience": "*", "jwt-issuer": "*", "jwt-secret": "absent",
+        "outlier-errors": "10",
+    },
 }  # fmt: skip
 
 INTERVALS: Final = dict.fromkeys(("health-check-interval", "backend-check-interval", "agent-check-interval"), "5s")
@@ -96,7 +99,15 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     "nginx": {**OF_NGINX, "session-cookie-secure": "true", "canary-by-header-pattern": "^(a|b)[0-9]+$"},
     "haproxyOrg": OF_ORG,
     "haproxyIngress": {**OF_JCM, "agent-check-send": "ping", "maxqueue-server": "7", **INTERVALS},
-    "haptic": {"slow-start": "30s", "outlier-time": "1m", "check-path": "/ok", "check-interval": "5s"},
+    "haptic": {
+        "slow-start": "30s",
+        "outlier-time": "1m",
+        "check-path": "/ok",
+        "check-interval": "5s",
+        "api-key-header": "X-Key",
+        "api-key-client-header": "X-Client",
+        "jwt-claims-to-headers": "X-User=sub",
+    },
 }
 
 

@@ -77,7 +77,13 @@ BESIDE = {
         "auth-url": "svc://good:80/",
         "auth-tls-secret": "authority",
     },
-    "haptic": {"outlier-errors": "10"},
+    "haptic": {
+        "api-key-secret": "hashes",
+        "jwt-audience": "*",
+        "jwt-issuer": "*",
+        "jwt-secret": "absent",
+        "outlier-errors": "10",
+    },
 }
 
 

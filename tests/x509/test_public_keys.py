@@ -1,0 +1,70 @@
+"""Keys of tokens are read with the algorithms of their type alone; private, short and unknown ones are rejected."""
+
+import json
+
+import pytest
+import trustme
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from haptic_trio.x509.public_keys import TokenKeyError, read_key_set, read_pem, read_secret
+
+AUTHORITY = trustme.CA()
+
+
+def public_pem(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> bytes:
+    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+def test_a_certificate_stands_for_its_public_key() -> None:
+    leaf = AUTHORITY.issue_cert("a.test", key_type=trustme.KeyType.ECDSA)
+
+    key = read_pem(leaf.cert_chain_pems[0].bytes())
+
+    assert key.algorithms == ("ES256",)
+    assert key.pem.startswith("-----BEGIN PUBLIC KEY-----\n")
+
+
+def test_the_curve_decides_the_algorithm() -> None:
+    assert read_pem(public_pem(ec.generate_private_key(ec.SECP256R1()))).algorithms == ("ES256",)
+    assert read_pem(public_pem(ec.generate_private_key(ec.SECP384R1()))).algorithms == ("ES384",)
+    for key in (ec.generate_private_key(ec.SECP521R1()), ed25519.Ed25519PrivateKey.generate()):
+        with pytest.raises(TokenKeyError, match="its type is not RSA, or EC"):
+            read_pem(public_pem(key))
+
+
+def test_a_file_with_a_private_key_is_rejected() -> None:
+    leaf = AUTHORITY.issue_cert("a.test")
+
+    with pytest.raises(TokenKeyError, match="private key"):
+        read_pem(leaf.cert_chain_pems[0].bytes() + leaf.private_key_pem.bytes())
+
+
+@pytest.mark.parametrize("content", [b"x" * 31, b"x" * 32 + b"\0" + b"x" * 32])
+def test_a_secret_that_haproxy_would_shorten_or_that_is_short_is_rejected(content: bytes) -> None:
+    with pytest.raises(TokenKeyError):
+        read_secret(content)
+    assert read_secret(b"x" * 32).secret == b"x" * 32
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        {},
+        {"kty": None},
+        {"kty": "RSA", "n": "AA", "e": "AQAB"},
+        {"kty": "RSA", "n": "_" * 2_000, "e": "AQAB"},
+        {"kty": "RSA", "n": [], "e": {}},
+        {"kty": "EC", "crv": ["P-256"], "x": "AA", "y": "AA"},
+        {"kty": "EC", "crv": "P-256", "x": "_" * 500, "y": "AA"},
+        {"kty": "oct", "k": "AAAA"},
+    ],
+    ids=str,
+)
+def test_a_key_set_with_a_key_that_cannot_be_used_is_rejected(key: object) -> None:
+    with pytest.raises(TokenKeyError, match="key 0 of the set"):
+        read_key_set(json.dumps({"keys": [key]}).encode())
+
+
+def test_a_set_without_keys_has_none() -> None:
+    assert read_key_set(b'{"keys": []}') == []
