@@ -1,78 +1,44 @@
 """JSON Web Tokens and API keys on a real HAProxy: which requests reach the endpoint, and what it learns."""
 
 import base64
-import hashlib
-import hmac
 import http.client
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
+from cryptography.hazmat.primitives import hashes
 
 from haptic_trio.k8s.resource import Resource
 from tests.libraries.conftest import Cluster
+from tests.libraries.requests.tokens import (
+    CLAIMS,
+    EC_KEY,
+    GIVEN,
+    HOST,
+    KEYS,
+    LIBRARIES,
+    NEVER,
+    OTHER_RSA,
+    RSA_KEY,
+    SECRET,
+    WIDE_EC,
+    by_ec,
+    by_rsa,
+    by_secret,
+    encoded,
+    key_set,
+    of_ec,
+    of_rsa,
+    protected,
+    public_pem,
+    secret,
+    token,
+)
 from tests.support.components.rendering import Rendered
-from tests.support.kubernetes import endpoint, endpoint_slice, ingress, meta, path, rule, service
+from tests.support.kubernetes import endpoint, endpoint_slice, path, rule, service
 from tests.support.traffic.servers import PATIENCE, Answer, ask, serving
-
-HOST = "a.example.com"
-LIBRARIES = ("base", "ssl", "ingress", "nginx-annotations", "haptic-annotations")
-RSA_KEY, OTHER_RSA = (rsa.generate_private_key(65_537, 2048) for _ in range(2))
-EC_KEY = ec.generate_private_key(ec.SECP256R1())
-WIDE_EC = ec.generate_private_key(ec.SECP384R1())
-SECRET = b'a secret with " and \xff, of forty bytes or more'
-NEVER = int(time.time()) + 1_000_000
-CLAIMS: dict[str, Any] = {"iss": "https://issuer.test/", "aud": "shop", "exp": NEVER, "sub": "joe"}
-GIVEN = {"jwt-secret": "keys", "jwt-issuer": "https://issuer.test/", "jwt-audience": "shop, cart"}
-Sign = Callable[[bytes], bytes]
-
-
-def public_pem(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> bytes:
-    return key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-
-
-def by_rsa(key: rsa.RSAPrivateKey, digest: hashes.HashAlgorithm = hashes.SHA256()) -> Sign:  # noqa: B008
-    return lambda text: key.sign(text, padding.PKCS1v15(), digest)
-
-
-def by_ec(key: ec.EllipticCurvePrivateKey, digest: hashes.HashAlgorithm = hashes.SHA256()) -> Sign:  # noqa: B008
-    def sign(text: bytes) -> bytes:
-        size = (key.key_size + 7) // 8
-        return b"".join(part.to_bytes(size) for part in utils.decode_dss_signature(key.sign(text, ec.ECDSA(digest))))
-
-    return sign
-
-
-def by_secret(secret: bytes) -> Sign:
-    return lambda text: hmac.new(secret, text, hashlib.sha256).digest()
-
-
-def encoded(content: bytes) -> str:
-    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
-
-
-def token(algorithm: str, sign: Sign, claims: Mapping[str, Any] | bytes = CLAIMS) -> str:
-    payload = claims if isinstance(claims, bytes) else json.dumps(claims).encode()
-    head = f"{encoded(json.dumps({'alg': algorithm, 'typ': 'JWT'}).encode())}.{encoded(payload)}"
-    return f"{head}.{encoded(sign(head.encode()))}"
-
-
-def secret(name: str, **data: bytes) -> Resource:
-    entries = {key.replace("__", "."): base64.b64encode(value).decode() for key, value in data.items()}
-    return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": meta(name), "data": entries}
-
-
-KEYS = secret("keys", rsa__pem=public_pem(RSA_KEY), ec__pem=public_pem(EC_KEY), shared__hmac=SECRET)
-
-
-def protected(annotations: Mapping[str, str], **others: str) -> Resource:
-    given = {f"haptic-trio/{name}": value for name, value in annotations.items()}
-    return ingress("web", rule(HOST, path("/", "web")), annotations={**given, **others})
 
 
 @contextmanager
@@ -293,25 +259,6 @@ def test_preflight_requests_need_no_credentials_with_cors_of_another_library(clu
         assert send(cluster, "").status == 401
 
 
-def key_set(*keys: Mapping[str, Any]) -> bytes:
-    return json.dumps({"keys": keys}).encode()
-
-
-def of_rsa(key: rsa.RSAPrivateKey, **fields: Any) -> dict[str, Any]:
-    numbers = key.public_key().public_numbers()
-    return {
-        "kty": "RSA",
-        "n": encoded(numbers.n.to_bytes(key.key_size // 8)),
-        "e": encoded(numbers.e.to_bytes(3)),
-        **fields,
-    }
-
-
-def of_ec(key: ec.EllipticCurvePrivateKey, curve: str) -> dict[str, Any]:
-    numbers, size = key.public_key().public_numbers(), (key.key_size + 7) // 8
-    return {"kty": "EC", "crv": curve, "x": encoded(numbers.x.to_bytes(size)), "y": encoded(numbers.y.to_bytes(size))}
-
-
 @pytest.mark.haproxy
 def test_the_keys_of_a_json_web_key_set_count_with_their_algorithms(cluster: Cluster) -> None:
     keys = key_set(
@@ -326,88 +273,6 @@ def test_the_keys_of_a_json_web_key_set_count_with_their_algorithms(cluster: Clu
         assert send(cluster, token("HS256", by_secret(SECRET))).status == 200
         assert send(cluster, token("RS256", by_rsa(RSA_KEY))).status == 401
         assert send(cluster, token("RS256", by_rsa(OTHER_RSA))).status == 401
-
-
-PRIVATE = RSA_KEY.private_bytes(
-    serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-)
-SHORT_KEY = rsa.generate_private_key(65_537, 1024)
-
-
-@pytest.mark.parametrize(
-    ("data", "problem"),
-    [
-        ({"key__pem": b"nothing"}, "neither a public key nor a certificate"),
-        ({"key__pem": PRIVATE}, "private key"),
-        ({"key__pem": public_pem(SHORT_KEY)}, "2048 to 8192 bits"),
-        ({"key__hmac": b"short"}, "at least 32 bytes"),
-        ({"key__hmac": b"x" * 40 + b"\0"}, "NUL byte"),
-        ({"key": b"x" * 40}, "does not end in .pem, .json or .hmac"),
-        ({"jwks__json": b"[]"}, "not a JSON Web Key Set"),
-        ({"jwks__json": b"[" * 100_000}, "not a JSON Web Key Set"),
-        ({"jwks__json": b'{"keys": {}}'}, "no list of keys"),
-        ({"jwks__json": key_set(of_rsa(RSA_KEY, d="AQAB"))}, "key 0 of the set: it has a private key"),
-        ({"jwks__json": key_set(of_rsa(RSA_KEY, alg="none"))}, "its algorithm is not one of RS256"),
-        ({"jwks__json": key_set(of_rsa(RSA_KEY, alg="HS256"))}, "its algorithm is not one of RS256"),
-        ({"jwks__json": key_set({"kty": "RSA", "e": "AQAB", "n": "!"})}, "not base64url"),
-        ({"jwks__json": key_set({"kty": "RSA", "e": "AQAB"})}, "a field of the key is missing"),
-        ({"jwks__json": key_set({**of_ec(EC_KEY, "P-256"), "x": "AQAB"})}, "not those of a public key"),
-        ({"jwks__json": key_set(of_ec(EC_KEY, "secp256k1"))}, "its curve is not one of P-256, P-384"),
-        ({"jwks__json": key_set({"kty": "OKP"})}, "its type is not RSA, EC or oct"),
-        ({f"k{number}__hmac": bytes([97 + number]) * 40 for number in range(17)}, "more than 16 keys"),
-    ],
-)
-def test_a_secret_that_cannot_be_used_rejects_the_ingress(
-    cluster: Cluster, data: dict[str, bytes], problem: str
-) -> None:
-    rendered = cluster.render(protected(GIVEN), service("web"), secret("keys", **data), libraries=LIBRARIES)
-
-    assert problem in rendered.rejected["Ingress default/web"]
-
-
-@pytest.mark.parametrize(
-    ("data", "problem"),
-    [
-        ({"app": b"too short"}, "the key of 'app' cannot be used"),
-        ({"app": b"with blanks, and long"}, "the key of 'app' cannot be used"),
-        ({"-app": b"0123456789abcdef"}, "not the name of a client"),
-        ({"a": b"0123456789abcdef", "b": b"0123456789abcdef"}, "the same key"),
-    ],
-)
-def test_api_keys_that_cannot_be_used_reject_the_ingress(
-    cluster: Cluster, data: dict[str, bytes], problem: str
-) -> None:
-    rendered = cluster.render(
-        protected({"api-key-secret": "keys"}), service("web"), secret("keys", **data), libraries=LIBRARIES
-    )
-
-    assert problem in rendered.rejected["Ingress default/web"]
-
-
-@pytest.mark.parametrize(
-    ("annotations", "problem"),
-    [
-        ({"jwt-secret": "keys", "jwt-audience": "a"}, "jwt-secret requires jwt-issuer"),
-        ({"jwt-secret": "keys", "jwt-issuer": "a"}, "jwt-secret requires jwt-audience"),
-        ({"jwt-issuer": "a"}, "jwt-issuer requires jwt-secret"),
-        ({**GIVEN, "jwt-secret": "other/keys"}, "in the namespace of the Ingress"),
-        ({**GIVEN, "jwt-audience": ","}, "1 to 20 audiences"),
-        ({**GIVEN, "jwt-audience": "shop, *"}, "1 to 20 audiences"),
-        ({**GIVEN, "jwt-issuer": "a\n    http-request allow"}, "newline"),
-        ({**GIVEN, "jwt-claims-to-headers": "X-User"}, "such as X-User=sub"),
-        ({**GIVEN, "jwt-claims-to-headers": "Host=sub"}, "cannot name Host"),
-        ({**GIVEN, "jwt-claims-to-headers": "Connection=sub"}, "cannot name Host"),
-        ({**GIVEN, "jwt-claims-to-headers": "X-User=a'b"}, "not the name of a claim"),
-        ({**GIVEN, "jwt-claims-to-headers": "X-User=sub]"}, "not the name of a claim"),
-        ({**GIVEN, "jwt-claims-to-headers": "X User=sub"}, "header"),
-        ({"api-key-header": "X-Key"}, "api-key-header requires api-key-secret"),
-        ({"api-key-secret": "none", "api-key-header": "Transfer-Encoding"}, "cannot name Host"),
-    ],
-)
-def test_invalid_annotations_reject_the_ingress(cluster: Cluster, annotations: dict[str, str], problem: str) -> None:
-    rendered = cluster.render(protected(annotations), service("web"), KEYS, libraries=LIBRARIES)
-
-    assert problem in rendered.rejected["Ingress default/web"]
 
 
 def test_credentials_cannot_be_combined_with_tls_passthrough(cluster: Cluster) -> None:
