@@ -1,0 +1,86 @@
+"""The keys of tokens in a running controller: a changed Secret replaces the keys, without a reload if it can."""
+
+import base64
+from pathlib import Path
+
+import pytest
+import trio
+
+from haptic_trio.messages import InstanceDeployed
+from tests.features.harness import Site, controller, ingress
+from tests.libraries.requests.tokens import CLAIMS, OTHER_RSA, RSA_KEY, by_rsa, by_secret, public_pem, token
+from tests.support.processes.haproxy import backend
+
+pytestmark = pytest.mark.haproxy
+OLD, NEW = b"old" * 20, b"new" * 20
+
+
+def write_keys(site: Site, **entries: bytes) -> None:
+    data = {name.replace("__", "."): base64.b64encode(value).decode() for name, value in entries.items()}
+    meta = {"name": "keys", "namespace": "default"}
+    site.write("keys", {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": meta, "data": data})
+
+
+def write_site(site: Site) -> None:
+    site.write_config(
+        templating={
+            "libraries": ["base", "ssl", "ingress", "haptic-annotations"],
+            "extraContext": {"httpPort": site.port, "bindAddress": "127.0.0.1"},
+        }
+    )
+    web = ingress("web", "web.test", "web")
+    annotations = {"jwt-secret": "keys", "jwt-issuer": CLAIMS["iss"], "jwt-audience": CLAIMS["aud"]}
+    web["metadata"]["annotations"] = {f"haptic-trio/{name}": text for name, text in annotations.items()}
+    site.write("ingress-web", web)
+
+
+async def status(site: Site, bearer: str) -> int:
+    async with await trio.open_tcp_stream("127.0.0.1", site.port) as stream:
+        head = f"GET / HTTP/1.1\r\nHost: web.test\r\nAuthorization: Bearer {bearer}\r\nConnection: close\r\n\r\n"
+        await stream.send_all(head.encode())
+        return int(b"".join([chunk async for chunk in stream]).split()[1])
+
+
+async def until_taken(site: Site, bearer: str) -> None:
+    """Return once a request with *bearer* reaches the endpoint."""
+    with trio.fail_after(60):
+        while True:
+            try:
+                if await status(site, bearer) == 200:
+                    return
+            except (OSError, trio.BrokenResourceError, IndexError):
+                pass
+            await trio.sleep(0.01)
+
+
+async def test_a_changed_public_key_replaces_the_former_one(site: Site, haproxy_binary: Path) -> None:
+    former, latter = token("RS256", by_rsa(RSA_KEY)), token("RS256", by_rsa(OTHER_RSA))
+    write_site(site)
+    write_keys(site, key__pem=public_pem(RSA_KEY))
+    async with backend("one") as one, controller(site, haproxy_binary):
+        site.write_service("web", one)
+        await until_taken(site, former)
+        assert await status(site, latter) == 401
+
+        write_keys(site, key__pem=public_pem(OTHER_RSA))
+        await until_taken(site, latter)
+
+        assert await status(site, former) == 401
+
+
+async def test_a_changed_shared_secret_needs_no_reload(site: Site, haproxy_binary: Path) -> None:
+    former, latter = token("HS256", by_secret(OLD)), token("HS256", by_secret(NEW))
+    write_site(site)
+    write_keys(site, shared__hmac=OLD)
+    async with backend("one") as one, controller(site, haproxy_binary) as running:
+        site.write_service("web", one)
+        await until_taken(site, former)
+        await running.quiet()
+        since = len(running.events.all(InstanceDeployed))
+
+        write_keys(site, shared__hmac=NEW)
+        await until_taken(site, latter)
+        await running.quiet()
+
+        assert await status(site, former) == 401
+        assert not any(event.result.reloaded for event in running.events.all(InstanceDeployed)[since:])
