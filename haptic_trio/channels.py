@@ -20,6 +20,8 @@
 | deployments | DeploymentScheduled                      | scheduler to deployer                  | 0, wait      |
 | completed   | DeploymentCompleted                      | deployer to scheduler, drift monitor,  | latest       |
 |             |                                          | coordinator                            |              |
+| instances   | InstanceState of each instance           | deployer to the writer of published    | latest       |
+|             |                                          | configurations                         |              |
 | cycles      | ReconcileTriggered, ConfigPrepared,      | coordinator, deployer, leadership      | 50, wait     |
 |             | ConfigValidated, ValidationFailed,       | to ledger                              |              |
 |             | DeploymentCompleted, LeadershipChanged   |                                        |              |
@@ -39,7 +41,7 @@ just become leader, gets the present value; older values are not replayed.
 commentator reports the number.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 import msgspec
@@ -165,6 +167,26 @@ class ConfigSeen(msgspec.Struct, frozen=True):
         return joined_version(self.config_map, self.secret)
 
 
+class InstanceState(msgspec.Struct, frozen=True, kw_only=True):
+    """Outcome of the deployments to one instance."""
+
+    wanted: str
+    """Id of the newest generation that was scheduled for it."""
+    generation: str = ""
+    """Id of the generation of its last successful deployment; empty before the first."""
+    held: tuple[str, ...] = ()
+    """Why the changes of this generation that it holds back need a reload; empty if it holds back none."""
+    is_partial: bool = False
+    """Whether it got only a part of the changes; the next deployment continues."""
+    error: str = ""
+    """Error of its last deployment; empty if that succeeded."""
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether it runs all of the newest generation."""
+        return self.generation == self.wanted and not (self.held or self.is_partial or self.error)
+
+
 class EventBuffer:
     """Bounded buffer of events for the commentator; never blocks a component, and counts dropped events."""
 
@@ -212,6 +234,7 @@ class Channels:
         self.rejected = Latest[ValidationFailed]()
         self.endpoints = Latest[EndpointsDiscovered]()
         self.completed = Latest[DeploymentCompleted]()
+        self.instances = Latest[Mapping[str, InstanceState]]()
 
     def __enter__(self) -> Self:
         return self

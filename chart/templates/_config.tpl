@@ -169,6 +169,11 @@
 {{- if and (has "gateway" $templating.libraries) $templating.extraContext.gatewayServices }}yes{{ end }}
 {{- end }}
 
+{{/* Not empty where the leader writes the configuration that instances run to objects. */}}
+{{- define "haptic-trio.publishesConfiguration" -}}
+{{- if dig "controller" "publishConfiguration" false .Values.config }}yes{{ end }}
+{{- end }}
+
 {{/* Not empty where the status of Ingresses has addresses of nodes. */}}
 {{- define "haptic-trio.publishesNodes" -}}
 {{- with .Values.controller }}

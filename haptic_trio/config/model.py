@@ -59,6 +59,9 @@ class ControllerConfig(_Model, frozen=True):
     counts again while the first lists make progress."""
     drain_timeout: Duration = Duration(5)
     """Time that a deployment in flight has to finish when its iteration ends."""
+    publish_configuration: bool = False
+    """True: the leader writes `haproxy.cfg`, the maps and the state of each instance to objects of the API server,
+    without content of Secrets; see kubernetes.md#published-configuration."""
 
 
 class LogLevel(StrEnum):

@@ -6,7 +6,7 @@ A failing endpoint is retried with exponential backoff and does not delay the
 others.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from math import inf
 from typing import Protocol
@@ -15,9 +15,10 @@ import msgspec
 import trio
 
 from haptic_trio.cancellation import finish_despite_cancel
-from haptic_trio.channels import CycleEvent, EventBuffer, Latest
+from haptic_trio.channels import CycleEvent, EventBuffer, InstanceState, Latest
 from haptic_trio.dataplane.endpoint import Endpoint, EndpointTimeoutError, PortsUnavailableError, SyncResult
 from haptic_trio.dataplane.sync import WaitNewer
+from haptic_trio.deployment.instance_states import InstanceStates
 from haptic_trio.deployment.rounds import Rounds, Target
 from haptic_trio.deployment.verification import Verification
 from haptic_trio.errors import HapticError, text_of
@@ -68,6 +69,7 @@ async def run_deployer(
     verify_interval: float = inf,
     verification: Verification | None = None,
     report_ports: Callable[[PortsUnavailableError], None],
+    instances: Latest[Mapping[str, InstanceState]] | None = None,
     events: EventBuffer,
     heartbeat: Heartbeat,
     metrics: WorkQueueMetrics | None = None,
@@ -84,6 +86,7 @@ async def run_deployer(
     that starts *verify_interval* seconds or more after the last verification;
     *verification* knows about earlier ones.
     *report_ports* is also called if an endpoint cannot listen on an address.
+    *instances* gets the state of all endpoints after each deployment to one.
     Takes ownership of the channel ends.
     """
     queue: WorkQueue[str] = WorkQueue(
@@ -95,6 +98,7 @@ async def run_deployer(
     )
     rounds = Rounds()
     syncs = _Syncs(sync, verify_interval, verification or Verification())
+    states = InstanceStates(instances if instances is not None else Latest())
 
     async def complete(messages: list[DeploymentCompleted]) -> None:
         for message in messages:
@@ -121,9 +125,10 @@ async def run_deployer(
         if target is None or not _is_known(target.endpoint, endpoints):
             queue.forget(name)
             syncs.forget(name)
+            states.forget(name)
             await complete(rounds.drop(name, trio.current_time()))
             return
-        result = await _sync_one(target, syncs.deploy, deployment_timeout, drain_timeout, events, report_ports)
+        result = await _sync_one(target, syncs.deploy, deployment_timeout, drain_timeout, events, report_ports, states)
         _settle(queue, name, result)
         now = trio.current_time()
         await complete(rounds.fail(target, now) if result is None else rounds.succeed(target, result, now))
@@ -140,6 +145,7 @@ async def run_deployer(
                         correlation=deployment.correlation, generation=deployment.generation.id, endpoints=names
                     )
                 )
+                states.announce(names, deployment.generation.id)
                 await complete(rounds.begin(deployment, trio.current_time()))
                 for name in names:
                     syncs.announce(name, deployment.generation)
@@ -244,16 +250,19 @@ async def _sync_one(
     drain_timeout: float,
     events: EventBuffer,
     report_ports: Callable[[PortsUnavailableError], None],
+    states: InstanceStates,
 ) -> SyncResult | None:
     deployment, endpoint = target.deployment, target.endpoint
     results: list[SyncResult] = []
 
     def report_failure(error: Exception) -> None:
+        text = text_of(error)
+        states.record(endpoint.name, deployment.generation.id, None, text)
         events.record(
             InstanceFailed(
                 correlation=deployment.correlation,
                 endpoint=endpoint.name,
-                error=text_of(error),
+                error=text,
                 seconds=trio.current_time() - began,
             )
         )
@@ -270,6 +279,7 @@ async def _sync_one(
         except (HapticError, OSError) as exc:
             report_failure(exc)
         else:
+            states.record(endpoint.name, deployment.generation.id, result)
             events.record(InstanceDeployed(correlation=deployment.correlation, result=result))
             if result.drift:
                 events.record(_make_drift_event(deployment.correlation, result))

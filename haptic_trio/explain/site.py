@@ -298,6 +298,65 @@ def shown_text(site: Site, path: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
+    """The first lines of a file."""
+
+    text: str
+    """Whole lines; those that derive from a Secret are comments with a digest."""
+    bytes: int
+    """Size of the whole file."""
+    first_omitted: int = 0
+    """1-based number of the first line after the text; 0 if nothing is omitted."""
+    hidden_lines: int = 0
+    """Number of lines in the text that are redacted."""
+
+
+def take_excerpt(site: Site, path: str, limit: int) -> Excerpt:
+    """Return the first lines of the file *path*, which must exist, with at most *limit* bytes of redacted text."""
+    file, rendered = site.files.get(path), site.texts[path]
+    if file is not None and file.secret:
+        return Excerpt(text=f"# secret, digest {file.digest}\n", bytes=file.size, hidden_lines=1)
+    lines, is_whole = _first_lines(site, path, limit)
+    kept: list[str] = []
+    size = hidden_lines = 0
+    for first, last, origin in site.ranges.between(path, 1, len(lines)):
+        is_secret = site.is_secret(path, origin)
+        for line in lines[first - 1 : last]:
+            is_hidden = is_secret and bool(line.strip())
+            # A lone surrogate, such as from an invalid byte, has no place in an object of the API.
+            shown = (f"# {hidden(line)}" if is_hidden else line).encode(errors="replace")
+            if size + len(shown) + 1 > limit:
+                return Excerpt(
+                    text="".join(kept), bytes=rendered.size, first_omitted=len(kept) + 1, hidden_lines=hidden_lines
+                )
+            size += len(shown) + 1
+            hidden_lines += is_hidden
+            kept.append(f"{shown.decode()}\n")
+    return Excerpt(
+        text="".join(kept),
+        bytes=rendered.size,
+        first_omitted=0 if is_whole else len(kept) + 1,
+        hidden_lines=hidden_lines,
+    )
+
+
+def _first_lines(site: Site, path: str, limit: int) -> tuple[list[str], bool]:
+    """Return the whole lines within the first *limit* characters or more of *path*, and whether these are all."""
+    parts: list[str] = []
+    size, is_whole = 0, True
+    for piece in site.texts[path].pieces:
+        # The text of all pieces together may be many megabytes.
+        if size > limit:
+            is_whole = False
+            break
+        parts.append(piece.text)
+        size += len(piece.text)
+    lines = "".join(parts).split("\n")
+    if not is_whole or not lines[-1]:
+        lines.pop()
+    return lines, is_whole
+
+
 def _commented(line: str) -> str:
     text = line.lstrip()
     return f"{line[: len(line) - len(text)]}# {hidden(text)}" if text else line

@@ -68,6 +68,7 @@ async def run_term(
                     drain_timeout=drain_limit(config.controller),
                     max_parallel=dataplane.max_parallel,
                     report_ports=report_ports,
+                    instances=channels.instances,
                     verify_interval=dataplane.drift_prevention_interval,
                     verification=verification,
                     events=events,

@@ -1,4 +1,4 @@
-"""Writers of object status and Kubernetes Events, run during a leadership term."""
+"""Writers of object status, Kubernetes Events and the published configuration, run during a leadership term."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -8,13 +8,19 @@ import trio
 
 from haptic_trio.channels import Channels, Latest
 from haptic_trio.config.model import Config
+from haptic_trio.config.templates import MAIN_TEMPLATE
+from haptic_trio.console.configuration import Source, site_for
+from haptic_trio.console.redaction import Redactor
 from haptic_trio.errors import Problem
+from haptic_trio.explain.site import Site, take_excerpt
 from haptic_trio.gateway.features import FEATURES, WITH_SERVICES
 from haptic_trio.gateway.listeners.port_rules import PortRules
 from haptic_trio.gateway.routes.kinds import ROUTE_KINDS
+from haptic_trio.haproxy.model import FileKind, Generation
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.k8s.store import Stores
 from haptic_trio.messages import ProblemsReported
+from haptic_trio.pipeline.render import Rendered
 from haptic_trio.stages.iteration_components import IterationComponents
 from haptic_trio.stages.process import Process, StatusAccess
 from haptic_trio.status.gateway import (
@@ -32,8 +38,11 @@ from haptic_trio.status.gateway_services import GatewayServices
 from haptic_trio.status.ingress import Addresses, IngressClaim, IngressStatus
 from haptic_trio.status.node_addresses import follow_nodes
 from haptic_trio.status.object_events import EventWriter
+from haptic_trio.status.published import MOST_BYTES, MOST_FILES, PublishedText, Snapshot
+from haptic_trio.status.publisher import INTERVAL, Inputs, Publisher
 from haptic_trio.status.sources import StatusSource
 from haptic_trio.status.writer import StatusWriter, follow_service
+from haptic_trio.templating.incremental.provenance import Provenance
 
 
 async def lead_and_write_status(
@@ -76,6 +85,8 @@ async def _write_status(
                 metrics=process.queue_metrics,
             )
             nursery.start_soon(services.run, cells)
+        if components.config.controller.publish_configuration:
+            nursery.start_soon(_make_publisher(access, process, components, channels).run)
         if access.addresses:
             addresses.put(Addresses(access.addresses))
         elif access.service is not None:
@@ -152,3 +163,80 @@ def _gateway_sources(config: Config, stores: Stores, addresses: Latest[Addresses
         PolicyStatus(stores, controller),
         *(RouteStatus(stores, controller, kind=kind) for kind in ROUTE_KINDS.values()),
     ]
+
+
+def _make_publisher(
+    access: StatusAccess, process: Process, components: IterationComponents, channels: Channels
+) -> Publisher:
+    """Return the writer of the published configuration, named like the ConfigMap and beside it."""
+
+    def report(problems: tuple[Problem, ...]) -> None:
+        process.events.record(ProblemsReported(source="published configuration", problems=problems))
+
+    return Publisher(
+        access.server,
+        process.source.namespace,
+        process.source.config_map,
+        Inputs(channels.prepared, channels.validated, channels.instances, channels.endpoints),
+        partial(_read, components),
+        clean=make_redactor(process).clean,
+        report=report,
+        interval=INTERVAL,
+    )
+
+
+def make_redactor(process: Process) -> Redactor:
+    """Return a redactor that knows the Secrets and the credentials of *process*."""
+
+    def stores() -> Stores | None:
+        state = process.running.value
+        return state.components.stores if state is not None and state.components is not None else None
+
+    def credentials() -> tuple[str, ...]:
+        state = process.running.value
+        loaded = state.loaded if state is not None else None
+        return (loaded.credentials.dataplane_password,) if loaded is not None and loaded.credentials is not None else ()
+
+    return Redactor(stores, credentials)
+
+
+async def _read(components: IterationComponents, generations: tuple[Generation, ...]) -> Snapshot | None:
+    """Return the text of the newest render if it is that of one of *generations*, else None."""
+    return await components.pipeline.consult(partial(_take_snapshot, components, generations))
+
+
+def _take_snapshot(
+    components: IterationComponents, generations: tuple[Generation, ...], rendered: Rendered, provenance: Provenance
+) -> Snapshot | None:
+    generation = next((one for one in generations if _is_of(rendered, one)), None)
+    if generation is None:
+        return None
+    source = Source(config=components.config, stores=components.stores, pipeline=components.pipeline)
+    site = site_for(source, rendered, provenance)
+    maps = sorted(path for path, file in site.files.items() if file.kind is FileKind.MAP)
+    paths = [MAIN_TEMPLATE, *maps]
+    return Snapshot(
+        generation=generation.id,
+        texts=tuple(_take_text(site, path) for path in paths[:MOST_FILES]),
+        omitted=tuple(paths[MOST_FILES:]),
+    )
+
+
+def _take_text(site: Site, path: str) -> PublishedText:
+    excerpt = take_excerpt(site, path, MOST_BYTES)
+    return PublishedText(
+        path=path,
+        kind="configuration" if path == MAIN_TEMPLATE else "map",
+        text=excerpt.text,
+        bytes=excerpt.bytes,
+        first_omitted=excerpt.first_omitted,
+        hidden_lines=excerpt.hidden_lines,
+    )
+
+
+def _is_of(rendered: Rendered, generation: Generation) -> bool:
+    """Whether *rendered* is what *generation* was made from."""
+    if rendered.files.seal != generation.files.seal:
+        return False
+    # A comparison of texts costs milliseconds, and to parse a text again costs seconds if there are very many routes.
+    return "".join([piece.text for piece in rendered.config.pieces]) == generation.text

@@ -17,17 +17,16 @@ from haptic_trio.commentator import LOG_LINES
 from haptic_trio.console.api import make_api
 from haptic_trio.console.hosts import Hosts, own_names
 from haptic_trio.console.recorder import Recorder
-from haptic_trio.console.redaction import Redactor
 from haptic_trio.console.site import PAGE, make_routes
 from haptic_trio.console.stream import Viewers
 from haptic_trio.console.watched import IterationSnapshot, Watched
 from haptic_trio.dataplane.figures import ReadsFigures
 from haptic_trio.errors import HapticError, text_of
-from haptic_trio.k8s.store import Stores
 from haptic_trio.logs import get_logger
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.rejection.summary import Summaries
 from haptic_trio.stages.process import Process
+from haptic_trio.stages.status_writers import make_redactor
 
 TOKEN_NAME = "console.token"  # noqa: S105  a file's name
 ADDRESS_NAME = "console.address"
@@ -99,7 +98,7 @@ class Console(NoConsole):
         self._state_dir = state_dir
         self._token_file = token_file
         self.token = token
-        redactor = _make_redactor(process)
+        redactor = make_redactor(process)
         self.recorder = Recorder(LOG_LINES.get, redactor.clean_all)
         watched = self._watched = Watched(
             self.recorder,
@@ -165,21 +164,6 @@ class Console(NoConsole):
         return msgspec.to_builtins(fleet.describe()) if fleet is not None else None
 
 
-def _make_redactor(process: Process) -> Redactor:
-    """Return a redactor that knows the Secrets and the credentials of *process*."""
-
-    def stores() -> Stores | None:
-        state = process.running.value
-        return state.components.stores if state is not None and state.components is not None else None
-
-    def credentials() -> tuple[str, ...]:
-        state = process.running.value
-        loaded = state.loaded if state is not None else None
-        return (loaded.credentials.dataplane_password,) if loaded is not None and loaded.credentials is not None else ()
-
-    return Redactor(stores, credentials)
-
-
 def summaries_of(process: Process) -> Summaries:
     """Return the summaries of problems of objects in *process*, without content of Secrets."""
 
@@ -187,7 +171,7 @@ def summaries_of(process: Process) -> Summaries:
         state = process.running.value
         return state.components.quarantine if state is not None and state.components is not None else None
 
-    return Summaries(quarantine, _make_redactor(process).clean, process.places)
+    return Summaries(quarantine, make_redactor(process).clean, process.places)
 
 
 def wants_console(choice: str, listen: str) -> bool:

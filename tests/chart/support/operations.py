@@ -3,8 +3,10 @@
 import msgspec
 
 from haptic_trio.config.model import Config, StoreKind
+from haptic_trio.k8s.kinds import group_of
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.stages.config_watch import CONFIG_MAPS, SECRETS
+from haptic_trio.status.published import CONFIGURATIONS, FILES
 from tests.chart.support.watched import stores_with_status
 from tests.cluster.workloads.client import Cluster
 
@@ -59,6 +61,15 @@ def needed_operations(config: Config, release: str, namespace: str) -> list[Oper
     if template := config.instances.pod_template:
         needed |= {Operation(verb, "/pods", namespace) for verb in ("get", "create", "update", "delete")}
         needed |= {Operation(verb, "/podtemplates", namespace, template) for verb in READ}
+    if config.controller.publish_configuration:
+        group = group_of(CONFIGURATIONS.api_version)
+        published, files = f"{group}/{CONFIGURATIONS.plural}", f"{group}/{FILES.plural}"
+        needed |= {Operation(verb, published, namespace, release) for verb in ("get", "patch")}
+        needed |= {
+            Operation("patch", f"{published}/status", namespace, release),
+            Operation("create", published, namespace),
+        }
+        needed |= {Operation(verb, files, namespace) for verb in ("create", "delete", "patch")}
     if config.controller.leader_election.enabled:
         lease = config.controller.leader_election.lease_name
         needed |= {Operation(verb, LEASES, namespace, lease) for verb in (*READ, "get", "update")}
