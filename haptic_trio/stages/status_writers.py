@@ -1,12 +1,12 @@
 """Writers of object status, Kubernetes Events and the published configuration, run during a leadership term."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import NoReturn
 
 import trio
 
-from haptic_trio.channels import Channels, Latest
+from haptic_trio.channels import AnyChange, Channels, Latest
 from haptic_trio.config.model import Config
 from haptic_trio.config.templates import MAIN_TEMPLATE
 from haptic_trio.console.configuration import Source, site_for
@@ -35,6 +35,7 @@ from haptic_trio.status.gateway import (
 )
 from haptic_trio.status.gateway_services import INPUTS as GATEWAY_SERVICE_INPUTS
 from haptic_trio.status.gateway_services import GatewayServices
+from haptic_trio.status.gateway_versions import follow_versions
 from haptic_trio.status.ingress import Addresses, IngressClaim, IngressStatus
 from haptic_trio.status.node_addresses import follow_nodes
 from haptic_trio.status.object_events import EventWriter
@@ -70,7 +71,9 @@ async def _write_status(
         instance=access.instance,
         metrics=process.queue_metrics,
     )
-    sources = make_sources(components.config, components.stores, addresses if has_addresses(access) else None)
+    versions: Latest[Mapping[str, str]] = Latest()
+    changes = AnyChange((addresses, versions))
+    sources = make_sources(components.config, components.stores, addresses if has_addresses(access) else None, versions)
     writer = StatusWriter(access.server, components.stores, sources, metrics=process.queue_metrics)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(events.run, channels.validated, channels.rejected)
@@ -94,9 +97,10 @@ async def _write_status(
         elif access.nodes:
             labels = components.config.pod_selector.match_labels
             nursery.start_soon(follow_nodes, access.server, process.source.namespace, labels, access.nodes, addresses)
-        seen = 0
+        if "gateway" in components.config.templating.libraries:
+            nursery.start_soon(follow_versions, access.server, versions)
         while True:
-            seen, _ = await addresses.wait_newer(seen)
+            await changes.wait()
             writer.compare_again(*(source.name for source in sources))
     raise AssertionError("the tasks run until cancelled")
 
@@ -117,10 +121,16 @@ def has_addresses(access: StatusAccess) -> bool:
     return bool(access.addresses or access.nodes) or access.service is not None
 
 
-def make_sources(config: Config, stores: Stores, addresses: Latest[Addresses] | None) -> list[StatusSource]:
+def make_sources(
+    config: Config,
+    stores: Stores,
+    addresses: Latest[Addresses] | None,
+    versions: Latest[Mapping[str, str]] | None = None,
+) -> list[StatusSource]:
     """Return the status sources of the enabled libraries of *config*.
 
-    *addresses* is None if the addresses of HAProxy are not configured.
+    *addresses* is None if the addresses of HAProxy are not configured;
+    *versions* are those of the definitions of the Gateway API, by name.
     """
     sources: list[StatusSource] = []
     is_served = "ingress" in config.templating.libraries and {"ingresses", "ingressClasses"} <= stores.keys()
@@ -140,10 +150,12 @@ def make_sources(config: Config, stores: Stores, addresses: Latest[Addresses] | 
                 addresses=lambda: addresses.value,
             )
         )
-    return sources + _gateway_sources(config, stores, addresses)
+    return sources + _gateway_sources(config, stores, addresses, versions or Latest())
 
 
-def _gateway_sources(config: Config, stores: Stores, addresses: Latest[Addresses] | None) -> list[StatusSource]:
+def _gateway_sources(
+    config: Config, stores: Stores, addresses: Latest[Addresses] | None, versions: Latest[Mapping[str, str]]
+) -> list[StatusSource]:
     libraries = config.templating.libraries
     if "gateway" not in libraries or not stores.keys() >= GATEWAY_STORES:
         return []
@@ -157,7 +169,7 @@ def _gateway_sources(config: Config, stores: Stores, addresses: Latest[Addresses
         return addresses.value.entries if addresses.value is not None else None
 
     return [
-        GatewayClassStatus(stores, controller, features=FEATURES | extra),
+        GatewayClassStatus(stores, controller, features=FEATURES | extra, versions=lambda: versions.value or {}),
         GatewayStatus(stores, controller, rules, known),
         ListenerSetStatus(stores, controller, rules),
         PolicyStatus(stores, controller),

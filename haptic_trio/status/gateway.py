@@ -92,17 +92,18 @@ class GatewayClassStatus:
         controller: str,
         *,
         features: Collection[str] = FEATURES,
+        versions: Callable[[], Mapping[str, str]] = dict,
         clock: Callable[[], str] = now,
     ) -> None:
         self._controller = controller
-        self._features = features
+        self._features, self._versions = features, versions
         self._timed = _Timed(self.store, stores, clock)
 
     def wanted(self, resource: Resource) -> Status | None:
         """See `StatusSource.wanted`."""
         if text_of(resource, "spec", "controllerName") != self._controller:
             return None
-        status = class_status(resource, self._features)
+        status = class_status(resource, self._features, self._versions())
         present = items_of(resource, "status", "conditions")
         return self._timed.status(
             resource,

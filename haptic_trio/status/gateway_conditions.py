@@ -45,6 +45,7 @@ from haptic_trio.gateway.routes.backends import resolve
 from haptic_trio.gateway.routes.kinds import RouteKind
 from haptic_trio.gateway.routes.matches import rules_of
 from haptic_trio.gateway.routes.rules import dropped_text, faults_of
+from haptic_trio.status.gateway_versions import version_condition
 
 NOTHING: Final[Mapping[int, str]] = MappingProxyType({})
 _MESSAGES: Final = {
@@ -61,8 +62,13 @@ def generation_of(resource: Resource) -> int:
     return found if isinstance(found, int) else 0
 
 
-def class_status(gateway_class: Resource, features: Iterable[str] = FEATURES) -> dict[str, Any]:
-    """Return the status of a GatewayClass of this controller with the supported *features*."""
+def class_status(
+    gateway_class: Resource, features: Iterable[str] = FEATURES, versions: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return the status of a GatewayClass of this controller with the supported *features*.
+
+    *versions* are those of the definitions of the Gateway API, by name; empty if they are unknown.
+    """
     generation = generation_of(gateway_class)
     if dig(gateway_class, "spec", "parametersRef"):
         accepted = condition(
@@ -70,7 +76,8 @@ def class_status(gateway_class: Resource, features: Iterable[str] = FEATURES) ->
         )
     else:
         accepted = condition("Accepted", True, "Accepted", generation=generation)
-    return {"conditions": [accepted], "supportedFeatures": [{"name": name} for name in sorted(features)]}
+    conditions = [accepted, *([version_condition(versions, generation)] if versions else ())]
+    return {"conditions": conditions, "supportedFeatures": [{"name": name} for name in sorted(features)]}
 
 
 def gateway_status(

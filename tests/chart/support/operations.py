@@ -6,6 +6,7 @@ from haptic_trio.config.model import Config, StoreKind
 from haptic_trio.k8s.kinds import group_of
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.stages.config_watch import CONFIG_MAPS, SECRETS
+from haptic_trio.status.gateway_versions import DEFINITIONS, NAMES
 from haptic_trio.status.published import CONFIGURATIONS, FILES
 from tests.chart.support.watched import stores_with_status
 from tests.cluster.workloads.client import Cluster
@@ -48,6 +49,9 @@ def needed_operations(config: Config, release: str, namespace: str) -> list[Oper
             if watched.resources not in NO_NAMESPACE:
                 reported.add(place)
     templating = config.templating
+    if "gateway" in templating.libraries:
+        definitions = f"{group_of(DEFINITIONS.api_version)}/{DEFINITIONS.plural}"
+        needed |= {Operation("get", definitions, "", name) for name in NAMES}
     if "gateway" in templating.libraries and templating.extra_context.get("gatewayServices"):
         places = config.watched_resources["gateways"].namespaces or ("",)
         needed |= {Operation(verb, "/services", place) for verb in ("get", "create", "patch") for place in places}
