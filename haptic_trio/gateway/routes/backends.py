@@ -1,6 +1,7 @@
 """Backend references of routes, and their problems."""
 
 import ipaddress
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -37,21 +38,43 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-class Retry(msgspec.Struct, frozen=True):
-    """Number of retries of a request, and the response statuses that cause one."""
+class Cookie(msgspec.Struct, frozen=True):
+    """Cookie that keeps the requests of a client at one server."""
 
-    attempts: int = 0
-    codes: tuple[int, ...] = ()
-    is_set: bool = False
+    name: str = ""
+    """Empty: a name that is made from that of the backend."""
+    seconds: int = 0
+    """Age at which it is no longer valid; 0 without a limit."""
+    is_permanent: bool = False
+    """Whether clients keep it when they end."""
 
     @property
     def suffix(self) -> str:
         """Suffix of the names of backends with this setting."""
-        return f"_retry{self.attempts}_{'.'.join(map(str, self.codes))}" if self.is_set else ""
+        return f"_cookie{'p' if self.is_permanent else ''}{self.seconds}_{self.name}"
+
+
+class Retry(msgspec.Struct, frozen=True):
+    """Settings of a rule that make a backend of its own: retries of a request, and the cookie of a session."""
+
+    attempts: int = 0
+    codes: tuple[int, ...] = ()
+    """The response statuses that cause a retry."""
+    is_set: bool = False
+    """Whether the rule sets retries."""
+    cookie: Cookie | None = None
+
+    @property
+    def suffix(self) -> str:
+        """Suffix of the names of backends with these settings."""
+        retries = f"_retry{self.attempts}_{'.'.join(map(str, self.codes))}" if self.is_set else ""
+        return retries + (self.cookie.suffix if self.cookie is not None else "")
 
 
 _RETRIED: Final = frozenset({401, 403, 404, 408, 425, 429, 500, 501, 502, 503, 504})
 _MOST_RETRIES: Final = 20
+_COOKIE_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,128}").fullmatch
+_MOST_SECONDS: Final = 10 * 365 * 86400
 ENDLESS: Final = 2_147_483_647
 """Milliseconds: the longest time that HAProxy can count."""
 
@@ -84,13 +107,13 @@ def limit_of(rule: Any) -> int | None:
 
 
 def retry_of(rule: Any) -> Retry:
-    """Return the retries of *rule*; raises `GatewayObjectError` for a number or status that HAProxy cannot retry.
+    """Return the retries of *rule*, and its cookie; raises `GatewayObjectError` for values that HAProxy does not have.
 
     The number is limited so that all attempts fit into `timeouts.request`.
     """
-    retry = dig(rule, "retry")
+    retry, cookie = dig(rule, "retry"), cookie_of(rule)
     if retry is None:
-        return Retry()
+        return Retry(cookie=cookie)
     attempts, codes = dig(retry, "attempts"), items_of(retry, "codes")
     attempts = 1 if attempts is None else attempts
     is_known = all(isinstance(code, int) and code in _RETRIED for code in codes)
@@ -102,7 +125,35 @@ def retry_of(rule: Any) -> Retry:
     times = _times_of(rule)
     if times.request and times.backend:
         attempts = min(attempts, max(0, times.request // times.backend - 1))
-    return Retry(attempts, tuple(sorted(set(codes))), is_set=True)
+    return Retry(attempts, tuple(sorted(set(codes))), is_set=True, cookie=cookie)
+
+
+def without_persistence(rule: Any) -> str:
+    """Return why the session persistence of *rule* has no effect; empty if it has one, or if there is none."""
+    given = dig(rule, "sessionPersistence")
+    if given is None:
+        return ""
+    if (text_of(given, "type") or "Cookie") != "Cookie":
+        return "type Header is not supported; HAProxy cannot make a session for a header, so use type Cookie"
+    if len(items_of(rule, "backendRefs")) != 1:
+        return "not supported for a rule with several backends; use a rule with one"
+    return ""
+
+
+def cookie_of(rule: Any) -> Cookie | None:
+    """Return the cookie for the sessions of *rule*, if it has an effect; raises `GatewayObjectError`."""
+    given = dig(rule, "sessionPersistence")
+    if given is None or without_persistence(rule):
+        return None
+    name, age = text_of(given, "sessionName"), milliseconds(text_of(given, "absoluteTimeout"))
+    if name and not _COOKIE_NAME(name):
+        raise GatewayObjectError(
+            "sessionPersistence: sessionName must have 1 to 128 letters, digits, `-` and `_` for a cookie"
+        )
+    is_permanent = text_of(given, "cookieConfig", "lifetimeType") == "Permanent"
+    if is_permanent and not age:
+        raise GatewayObjectError("sessionPersistence: lifetimeType Permanent needs absoluteTimeout")
+    return Cookie(name, min(_MOST_SECONDS, -(-age // 1000)), is_permanent)
 
 
 class _PortState(msgspec.Struct, frozen=True):

@@ -31,9 +31,13 @@ def _path_of(match: Any) -> Any:
 
 
 def find_retried_services(route: Any) -> list[Any]:
-    """Return the names of the Services in rules of *route* that have retries."""
-    rules = items_of(route, "spec", "rules")
-    return [name for rule in rules if dig(rule, "retry") is not None for name in _names(items_of(rule, "backendRefs"))]
+    """Return the names of the Services in rules of *route* that have retries or session persistence."""
+    rules = [
+        rule
+        for rule in items_of(route, "spec", "rules")
+        if dig(rule, "retry") is not None or dig(rule, "sessionPersistence") is not None
+    ]
+    return [name for rule in rules for name in _names(items_of(rule, "backendRefs"))]
 
 
 def find_paths_of_any_host(route: Any) -> list[Any]:

@@ -23,6 +23,7 @@ from haptic_trio.gateway.objects import (
     shared,
     text_of,
 )
+from haptic_trio.gateway.routes.backends import without_persistence
 from haptic_trio.gateway.routes.kinds import RouteKind
 from haptic_trio.gateway.routes.matches import Match, expression_count, rules_of
 from haptic_trio.gateway.routes.programs import MAX_CONDITIONS, checked_size, conditions_text, rule_text
@@ -184,7 +185,7 @@ def _is_simple(rule: Any) -> bool:
     """Whether only the matches of *rule* can be invalid."""
     references = items_of(rule, "backendRefs")
     return (
-        not any(dig(rule, field) for field in ("filters", "timeouts", "retry"))
+        not any(dig(rule, field) for field in ("filters", "timeouts", "retry", "sessionPersistence"))
         and len(references) <= _MOST_BACKENDS
         and not any(items_of(reference, "filters") for reference in references)
     )
@@ -213,5 +214,5 @@ def ineffective(route: Resource) -> Iterator[str]:
                 f"rules[{number}].retry.backoff: not supported; HAProxy waits up to a second after a failed "
                 "connection, and does not wait after a response"
             )
-        if dig(rule, "sessionPersistence") is not None:
-            yield f"rules[{number}].sessionPersistence: not supported"
+        if problem := without_persistence(rule):
+            yield f"rules[{number}].sessionPersistence: {problem}"

@@ -82,9 +82,9 @@ def _namespaces(routes: Sequence[Resource]) -> frozenset[str]:
 def _retries(
     kind: RouteKind, namespace: str, name: str, permitted: frozenset[str], lookups: Lookups
 ) -> tuple[Retry, ...]:
-    """Return how rules for the Service send requests again, each way once."""
+    """Return how rules for the Service send requests again and keep sessions, each way once."""
     is_named = derived(lookups, kind.by_service, _NamedPlainly(namespace, name, permitted), namespace, name)
-    # Routes that retry are also indexed by Service, so that all others need no lookup.
+    # Routes with retries or sessions are also indexed by Service, so that all others need no lookup.
     others = derived(lookups, kind.by_service, _Retries(namespace, name, permitted), namespace, name, name)
     return (Retry(), *others) if is_named else others
 
@@ -123,17 +123,17 @@ class _Rules(msgspec.Struct, frozen=True):
 
 
 class _NamedPlainly(_Rules, frozen=True):
-    """Whether there is one that retries nothing; mostly the first one is."""
+    """Whether there is one without retries and sessions; mostly the first one is."""
 
     def __call__(self, routes: Sequence[Resource]) -> bool:
-        return any(not retry.is_set for route in self.among(routes) for retry in self.retries(route))
+        return any(not retry.suffix for route in self.among(routes) for retry in self.retries(route))
 
 
 class _Retries(_Rules, frozen=True):
-    """Distinct retry settings of the rules."""
+    """Distinct settings of the rules for retries and sessions."""
 
     def __call__(self, routes: Sequence[Resource]) -> tuple[Retry, ...]:
-        found = {retry.suffix: retry for route in self.among(routes) for retry in self.retries(route) if retry.is_set}
+        found = {retry.suffix: retry for route in self.among(routes) for retry in self.retries(route) if retry.suffix}
         return tuple(found[suffix] for suffix in sorted(found))
 
 

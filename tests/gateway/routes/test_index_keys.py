@@ -48,7 +48,7 @@ def routes(matches: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 def query(field: str, value: str) -> dict[str, str]:
     by_path = f"@.{field}.{value} && @.{field}.type != '{REGEX}'"
     return {
-        "route_retried_services()": "$.spec.rules[?@.retry].backendRefs[*].name",
+        "route_retried_services()": "$.spec.rules[?@.retry || @.sessionPersistence].backendRefs[*].name",
         "route_paths_of_any_host()": f"$[?@.rules && !@.hostnames[0]].rules[*].matches[?{by_path}].{field}.{value}",
         "route_parents_without_hostnames()": "$[?@.parentRefs && !@.hostnames[0]].parentRefs[*].name",
         "route_parents_without_path()": f"$[?count(@.rules[?!@.matches[0]]) > 0"

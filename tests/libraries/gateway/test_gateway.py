@@ -153,7 +153,7 @@ def test_what_we_write_into_a_status_renders_nothing_again() -> None:
 
 def test_owners_get_warnings_about_fields_without_effect_while_their_route_is_served() -> None:
     site = Site()
-    slow = {**rule("/a", retry={"attempts": 1, "backoff": "1s"}), "sessionPersistence": {"type": "Cookie"}}
+    slow = {**rule("/a", retry={"attempts": 1, "backoff": "1s"}), "sessionPersistence": {"type": "Header"}}
     site.put(route("slow", slow))
 
     said = {warning.message.split(":")[0]: warning.reason for warning in site.render().warnings}
