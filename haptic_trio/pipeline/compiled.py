@@ -138,7 +138,7 @@ class CompiledTemplates:
                 return pending
             if problems:
                 raise RejectedError("render", tuple(problems))
-            if run.settle_rounds():
+            if run.registrations.settle() or run.settle_rounds():
                 continue
             if run.quarantined.settle(run, partial(session.find_heavy_releases, most_dependents)):
                 session.fallbacks.take()

@@ -143,7 +143,10 @@ def _register(kind: FileKind, name: str, content: str, lines: int = 1) -> Emitte
         run.write(size_of(text.text))
         run.register(RenderedFile(kind, str(name), str(path), text))
     elif known.text != text.text or known.kind is not kind:
+        run.trace.clashes.add(str(path))
         raise TemplateFaultError(f"the file {path} is registered twice with different content")
+    else:
+        run.trace.found[str(path)] = None
     return path
 
 

@@ -86,6 +86,8 @@ def find_output(
     for file in good.files:
         if run.known_file(file.path) is None:
             run.register(file)
+        else:
+            run.trace.found[file.path] = None
     _attribute_files(run, len(run.unit_files) - registered, origin)
     return good.text, origin
 
@@ -93,11 +95,11 @@ def find_output(
 class _Given:
     """Savepoint of the current unit: later files, outputs, rejections and warnings can be undone."""
 
-    __slots__ = ("files", "outputs", "rejections", "warnings")
+    __slots__ = ("files", "found", "outputs", "rejections", "warnings")
 
     def __init__(self, run: RenderRun) -> None:
         trace = run.trace
-        self.files, self.outputs = len(run.unit_files), len(trace.outputs)
+        self.files, self.found, self.outputs = len(run.unit_files), len(trace.found), len(trace.outputs)
         self.rejections, self.warnings = len(trace.rejections), len(trace.warnings)
 
     def restore(self, run: RenderRun, *, keep_rejections: bool = False) -> None:
@@ -109,6 +111,8 @@ class _Given:
             del trace.rejections[self.rejections :]
         while len(trace.warnings) > self.warnings:
             trace.warnings.popitem()
+        while len(trace.found) > self.found:
+            trace.found.popitem()
         while len(run.unit_files) > self.files:
             run.forget_file(next(reversed(run.unit_files)))
 
@@ -155,6 +159,8 @@ def _made_ahead(run: RenderRun, origin: Origin, ahead: Result) -> BodyResult:
     """Return the result of the body that was called *ahead*, and add its records to those of the turn."""
     trace, known = run.trace, ahead.trace
     trace.asked |= known.asked
+    trace.clashes |= known.clashes
+    trace.found.update(known.found)
     trace.outputs.update(known.outputs)
     trace.warnings.update(known.warnings)
     trace.ordinals += known.ordinals
@@ -183,6 +189,7 @@ def _known_failure(run: RenderRun, key: FragmentKey) -> BodyResult | None:
     if known is not None:
         assert run.unit is not None
         run.trace.asked.update(run.unit.asked)
+        run.trace.clashes |= run.unit.clashes
     return known
 
 
@@ -275,7 +282,9 @@ def _find_output(run: RenderRun, origin: Origin, fallback: Fallback | None) -> F
         return None
     for file in found.files:
         run.ask(("file", file.path))
-    if recall.is_blocked(key, found) or any(_is_taken(run, file) for file in found.files):
+    taken = {file.path for file in found.files if _is_taken(run, file)}
+    run.trace.clashes |= taken
+    if recall.is_blocked(key, found) or taken:
         # HAProxy rejects that, too, or another object has registered its files.
         run.quarantined.give_up(origin.subject)
         return None

@@ -1,11 +1,13 @@
-"""Dependency index: from each recorded lookup to the nodes that made it."""
+"""Dependency index: from each recorded lookup to the nodes that made it; and files that pass from unit to unit."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from math import inf
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from haptic_trio.templating.incremental.questions import UNKNOWN, Dependency, Part
-from haptic_trio.templating.incremental.records import Node
+from haptic_trio.templating.incremental.records import Child, Claims, Kept, Node, Position, Root, Unit
+from haptic_trio.templating.values.paths import RenderedFile
 
 
 class IndexSnapshot(NamedTuple):
@@ -180,3 +182,113 @@ class DependencyIndex:
         if known is None:
             return ()
         return tuple(known) if type(known) is dict else (known,)  # type: ignore[return-value]
+
+
+Claim: TypeAlias = tuple[Position, Unit, RenderedFile]
+
+_END: Position = (inf,)
+
+
+class RunState(Protocol):
+    """State of a run that decides who renders again; see `run.RenderRun`, which has it."""
+
+    index: DependencyIndex
+    claims: Claims
+    woken: list[Child]
+
+    def invalidate(self, node: Node) -> None:
+        """Make *node* pending."""
+        ...
+
+
+class _Believed(NamedTuple):
+    """What units after *position* know of a file."""
+
+    position: Position
+    file: RenderedFile
+
+
+class Registrations:
+    """Which units render again when a file that several units register changes hands.
+
+    The first unit in the order of rendering registers a file; those after it
+    find it registered, with the same content. If the first one gives it up,
+    only the next one renders again, and registers it: for the others nothing
+    changes. So a file of very many objects, such as CA certificates, costs one
+    turn when the first of these objects comes, goes or changes.
+    """
+
+    def __init__(self, run: RunState) -> None:
+        self._run = run
+        self._given_up: dict[str, _Believed] = {}
+        """Files whose first unit has given them up, until another unit registers them."""
+
+    def take_over(self, former: "Registrations") -> None:
+        """Begin with the files of *former*."""
+        self._given_up = dict(former._given_up)  # noqa: SLF001  the two are of one class
+
+    def pass_on(self, path: str, by: Unit, former: Claim | None, first: Claim | None) -> None:
+        """Make units pending for the change from *former* to *first*, the first claims of *path*, by the unit *by*."""
+        if former is not None and former is first:
+            # Others use the file of another unit, before and after.
+            return
+        given_up = self._given_up.pop(path, None)
+        believed = given_up or (_Believed(former[0], former[2]) if former is not None else None)
+        if believed is None or (first is not None and not _same(first[2], believed.file)):
+            places = [one for one in (believed and believed.position, first and first[0]) if one]
+            if places:
+                self._touch(path, by, min(places))
+        elif first is None:
+            self._touch_next(path, by, believed, _END)
+        elif first[0] < believed.position:
+            self._touch(path, by, first[0], believed.position)
+        elif first[0] > believed.position:
+            self._touch_next(path, by, believed, first[0])
+        for unit in self._run.claims.followers(path):
+            # They find the file registered now.
+            if unit is not by:
+                self._touch_node(unit)
+
+    def settle(self) -> bool:
+        """Make units pending that believe in a file that no unit has registered meanwhile; False without one."""
+        given_up, self._given_up = self._given_up, {}
+        for path, believed in given_up.items():
+            first = self._run.claims.leading(path)
+            end = first[0] if first is not None and _same(first[2], believed.file) else _END
+            self._touch(path, None, believed.position, end)
+        return bool(given_up)
+
+    def _touch(self, path: str, by: Unit | None, place: Position, end: Position = _END) -> None:
+        for node in self._askers_of(path, by, place, end):
+            self._touch_node(node)
+
+    def _touch_next(self, path: str, by: Unit, believed: _Believed, end: Position) -> None:
+        """Make the next unit pending that will register the file, and those for which more may change."""
+        following: Child | None = None
+        for node in self._askers_of(path, by, believed.position, end):
+            if not isinstance(node, Child) or path in node.clashes:
+                self._touch_node(node)
+            elif path in node.found and (following is None or node.position < following.position):
+                following = node
+        if following is not None:
+            self._given_up[path] = believed
+            self._touch_node(following)
+
+    def _askers_of(self, path: str, by: Unit | None, place: Position, end: Position) -> Iterator[Node]:
+        for node in self._run.index.askers(("file", path)):
+            if isinstance(node, Child):
+                if node is not by and place < node.position < end:
+                    yield node
+            elif isinstance(node, Root | Kept):
+                root = node if isinstance(node, Root) else node.root
+                if root is not by and root.position > place:
+                    yield node
+
+    def _touch_node(self, node: Any) -> None:
+        self._run.invalidate(node)
+        if isinstance(node, Child):
+            self._run.woken.append(node)
+
+
+def _same(one: RenderedFile, other: RenderedFile) -> bool:
+    return (one.kind, one.text) == (other.kind, other.text)

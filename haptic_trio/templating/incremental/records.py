@@ -65,8 +65,8 @@ class Trace:
     """Lookups and output of one rendering so far."""
 
     __slots__ = (
-        "asked", "attempts", "concerns", "costs", "files", "guards", "is_each", "is_volatile", "ordinals", "origins",
-        "outputs", "rejections", "warnings",
+        "asked", "attempts", "clashes", "concerns", "costs", "files", "found", "guards", "is_each", "is_volatile",
+        "ordinals", "origins", "outputs", "rejections", "warnings",
     )  # fmt: skip
 
     def __init__(self, *, is_each: bool = False) -> None:
@@ -82,6 +82,10 @@ class Trace:
         """Of the current fragment."""
         self.files: dict[str, RenderedFile] = {}
         """Files that it registered first."""
+        self.clashes: set[str] = set()
+        """Files that it could not register, since they are registered with other content."""
+        self.found: dict[str, None] = {}
+        """Files of its output that another unit registered before, with the same content."""
         self.attempts = 0
         """Number of files that it has tried to register."""
         self.ordinals: list[tuple[Any, int]] = []
@@ -96,7 +100,7 @@ class Trace:
 class Unit:
     """Something that renders as a whole, and the result of its last rendering."""
 
-    __slots__ = ("asked", "files", "outputs", "rejections", "warnings")
+    __slots__ = ("asked", "clashes", "files", "found", "outputs", "rejections", "warnings")
 
     def __init__(self) -> None:
         self.asked: tuple[Dependency, ...] = ()
@@ -104,6 +108,10 @@ class Unit:
         self.rejections: tuple[PlacedRejection, ...] = ()
         self.warnings: tuple[ObjectWarning, ...] = ()
         self.files: tuple[RenderedFile, ...] = ()
+        self.clashes: frozenset[str] = frozenset()
+        """See `Trace.clashes`."""
+        self.found: frozenset[str] = frozenset()
+        """See `Trace.found`."""
 
     @property
     def position(self) -> Position:
@@ -291,6 +299,15 @@ class Claims:
         """Return the file that is used for *path*."""
         claims = self._ordered.get(path)
         return claims[0][2] if claims else None
+
+    def leading(self, path: str) -> tuple[Position, Unit, RenderedFile] | None:
+        """Return the first claim of *path*, with its position and unit."""
+        claims = self._ordered.get(path)
+        return claims[0] if claims else None
+
+    def followers(self, path: str) -> tuple[Unit, ...]:
+        """Return the units with claims of *path* after the first one."""
+        return tuple(unit for _, unit, _ in self._ordered.get(path, ())[1:])
 
     def __contains__(self, path: str) -> bool:
         return path in self._ordered

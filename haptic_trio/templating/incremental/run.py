@@ -12,6 +12,7 @@ from types import CodeType
 from typing import Any, cast
 
 from haptic_trio.templating.incremental.ahead import Ahead
+from haptic_trio.templating.incremental.dependencies import Registrations
 from haptic_trio.templating.incremental.outputs import FragmentOutput, Recall
 from haptic_trio.templating.incremental.quarantined import QuarantinedObjects, question_of
 from haptic_trio.templating.incremental.questions import Dependency
@@ -22,7 +23,6 @@ from haptic_trio.templating.incremental.records import (
     Module,
     Node,
     ObjectId,
-    Position,
     Region,
     Root,
     Trace,
@@ -64,6 +64,8 @@ class RenderRun(Recorder):
         """The regions that the current root has opened so far."""
         self.woken: list[Child] = []
         """Children that became pending because a file changed."""
+        self.registrations = Registrations(self)
+        """Who renders again when a registered file changes hands."""
         self.ahead = Ahead()
         """Results of turns that were rendered for a change that is not taken in yet."""
         self.quarantined = QuarantinedObjects()
@@ -243,6 +245,7 @@ class RenderRun(Recorder):
                 self._rejecting.pop(unit, None)
         if unit.warnings or trace.warnings:
             self._commit_warnings(unit, tuple(trace.warnings))
+        unit.clashes, unit.found = frozenset(trace.clashes), frozenset(trace.found)
         if unit.files or self.unit_files:
             self._commit_files(unit, tuple(self.unit_files.values()))
 
@@ -269,31 +272,13 @@ class RenderRun(Recorder):
         after = {file.path: file for file in files}
         unit.files = files
         for path in {**before, **after}:
-            was, now = before.get(path), after.get(path)
-            places = []
-            if was is not None:
-                places.append(self.claims.remove(unit, path))
+            former, now = self.claims.leading(path), after.get(path)
+            if path in before:
+                self.claims.remove(unit, path)
             if now is not None:
-                places.append(self.file_positions.get(path, unit.position))
-                self.claims.add(unit, places[-1], now)
+                self.claims.add(unit, self.file_positions.get(path, unit.position), now)
             self.changed_files.add(path)
-            if self.claims.before(path, unit, min(places)) is not None:
-                # Others use the file of another unit, before and after.
-                continue
-            if len(set(places)) > 1 or was is None or now is None or (was.kind, was.text) != (now.kind, now.text):
-                self._touch_file(path, unit, min(places))
-
-    def _touch_file(self, path: str, unit: Unit, place: Position) -> None:
-        """Make units after *place* pending that asked for *path*, which *unit* registered or gave up there."""
-        for node in self.index.askers(("file", path)):
-            if isinstance(node, Child):
-                if node is not unit and node.position > place:
-                    self.invalidate(node)
-                    self.woken.append(node)
-            elif isinstance(node, Root | Kept):
-                root = node if isinstance(node, Root) else node.root
-                if root is not unit and root.position > place:
-                    self.invalidate(node)
+            self.registrations.pass_on(path, unit, former, self.claims.leading(path))
 
     def drop(self, unit: Unit) -> None:
         """Forget *unit*, which no longer exists."""

@@ -125,6 +125,7 @@ class _Copying:
         for root in former.roots.values():
             run.roots[root.name] = self._copy_root(root)
         run.claims = former.claims.copied()
+        run.registrations.take_over(former.registrations)
         run.produced = former.produced.copied()
         # Those of a render that failed, which its caller has not taken.
         run.changed_files = set(former.changed_files)
@@ -145,7 +146,7 @@ class _Copying:
         copy = Root(root.name, root.number, self._context)
         self._nodes[root] = copy
         copy.asked, copy.outputs, copy.rejections = root.asked, root.outputs, root.rejections
-        copy.warnings, copy.files = root.warnings, root.files
+        copy.warnings, copy.files, copy.clashes, copy.found = root.warnings, root.files, root.clashes, root.found
         copy.has_entries, copy.origins, copy.segments, copy.text = (
             root.has_entries, root.origins, root.segments, root.text,
         )  # fmt: skip
@@ -179,7 +180,7 @@ class _Copying:
             object_id, key, resource = fields[:3]
             fresh = nodes[child] = children[object_id] = Child(region, object_id, key, resource)
             (
-                fresh.asked, fresh.outputs, fresh.rejections, fresh.warnings, fresh.files,
+                fresh.asked, fresh.outputs, fresh.rejections, fresh.warnings, fresh.files, fresh.clashes, fresh.found,
                 fresh.is_placed, fresh.pieces, fresh.place,
             ) = fields[3:]  # fmt: skip
         region.pending = {children[child.object_id] for child in turns.pending}
@@ -187,6 +188,6 @@ class _Copying:
 
 _FIELDS: Final = attrgetter(
     "object_id", "key", "resource",
-    "asked", "outputs", "rejections", "warnings", "files", "is_placed", "pieces", "place",
+    "asked", "outputs", "rejections", "warnings", "files", "clashes", "found", "is_placed", "pieces", "place",
 )  # fmt: skip
 """The state of a turn. Its values are immutable, or replaced as a whole."""
