@@ -1,4 +1,4 @@
-"""What a benchmark announces."""
+"""Lines and the live view about what a benchmark measures."""
 
 import sys
 
