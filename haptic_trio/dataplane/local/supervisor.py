@@ -329,8 +329,7 @@ class Supervisor:
             replace_file(self._config, content)
 
     def _spawn(self) -> MasterProcess:
-        # It would exit after it had bound its ports, and cut connections that other instances could serve.
-        require_writable(self._sockets)
+        require_writable(self._sockets)  # it would exit with bound ports, and cut connections for other instances
         # -C: the controller's working directory may be removed, and HAProxy uses its own at every reload.
         # -db: with `daemon` in the configuration the process would detach from its supervisor.
         options = ["-W", "-db", "-C", str(self._directory), "-S", f"{self._sockets}/master.sock,mode,600"]
@@ -367,17 +366,16 @@ class Supervisor:
         raise EndpointTimeoutError(self._name, f"haproxy was not ready within {START_LIMIT:g} s")
 
     def _forget(self, process: MasterProcess, *, is_start: bool = False) -> None:
-        log = self._log.debug if is_start else self._log.warning  # the error of a start says more
-        log("haproxy exited", pid=process.pid, how=process.reap())
+        # `debug` for a start, whose error says more.
+        (self._log.debug if is_start else self._log.warning)("haproxy exited", pid=process.pid, how=process.reap())
         process.close()
         self._process = None
 
     def _remove_traces(self) -> None:
         # The directory may be read-only by now; that of the sockets may be outside of it, with other files.
         with contextlib.suppress(OSError):
-            self._record_path.unlink(missing_ok=True)
-            for name in ("master.sock", "admin.sock"):
-                (self._sockets / name).unlink(missing_ok=True)
+            for path in (self._record_path, self._sockets / "master.sock", self._sockets / "admin.sock"):
+                path.unlink(missing_ok=True)
             self._sockets.rmdir()
 
     async def _keep_up(self) -> None:
