@@ -9,8 +9,10 @@ existing objects are *frozen*, which excludes them from collections.
 The objects of a former iteration are freed without a collection: what refers
 to them in a circle is *released* explicitly, in a worker thread. What remains
 of it, some thousand objects and less than 1 MB whatever the size of the
-cluster, stays until an iteration begins without a candidate: only then, when
-nothing is served by this iteration yet, is everything collected.
+cluster, stays until an iteration begins without a candidate: then nothing is
+served by this iteration yet, so everything is collected. After `MOST_RELEASED`
+releases, one collection stops the process all the same, because memory would
+grow with each change of the ConfigMap otherwise.
 """
 
 import gc
@@ -25,6 +27,8 @@ from haptic_trio.messages import ConfigValidated
 
 SETTLE_LIMIT: Final = 60.0
 """Seconds after which existing objects are frozen even if no configuration is valid yet."""
+MOST_RELEASED: Final = 100
+"""Releases until everything is collected; their remains take less than 100 MB."""
 RELEASE_DELAY: Final = 5.0
 """Seconds until the objects of former iterations are released: the changed configuration is deployed first."""
 
@@ -42,6 +46,7 @@ class Collections:
     def __init__(self, *, wanted: bool) -> None:
         self._wanted = wanted
         self._retired: list[Callable[[], Awaitable[None]]] = []
+        self._released = 0
 
     def retire(self, release: Callable[[], Awaitable[None]]) -> None:
         """Let the next `release_retired` call *release*, which frees objects that refer to each other in a circle."""
@@ -56,6 +61,15 @@ class Collections:
             except trio.Cancelled:
                 self._retired.append(release)
                 raise
+            self._released += 1
+        if self._wanted and self._released >= MOST_RELEASED:
+            self._collect_everything()
+            gc.freeze()
+
+    def _collect_everything(self) -> None:
+        gc.unfreeze()
+        gc.collect()
+        self._released = 0
 
     @contextmanager
     def building(self, *, is_resumed: bool) -> Iterator[None]:
@@ -67,8 +81,7 @@ class Collections:
             yield
             return
         if not is_resumed:
-            gc.unfreeze()
-            gc.collect()
+            self._collect_everything()
         gc.disable()
         try:
             yield

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 from haptic_trio.channels import Latest
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.messages import ConfigValidated, Phases, Reason
-from haptic_trio.stages.gc_tuning import RELEASE_DELAY, SETTLE_LIMIT, Collections
+from haptic_trio.stages.gc_tuning import MOST_RELEASED, RELEASE_DELAY, SETTLE_LIMIT, Collections
 from tests.support.components.endpoints import generation
 
 pytestmark = pytest.mark.slow
@@ -147,6 +147,28 @@ async def test_retired_objects_are_released_once(autojump_clock: MockClock) -> N
         nursery.start_soon(collections.release_retired)
         nursery.start_soon(partial(collections.run_freeze, validated(generation("a")), is_resumed=True))
     assert released == ["one"]
+
+
+async def test_remains_of_very_many_released_iterations_are_collected() -> None:
+    collections = Collections(wanted=True)
+    remains: list[weakref.ref[Cycle]] = []
+
+    async def release() -> None:
+        remains.append(garbage())
+        gc.freeze()
+
+    async def change() -> int:
+        collections.retire(release)
+        await collections.release_retired()
+        return sum(each() is not None for each in remains)
+
+    gc.disable()
+    try:
+        left = [await change() for _ in range(MOST_RELEASED + 1)]
+    finally:
+        gc.enable()
+
+    assert left == [*range(1, MOST_RELEASED), 0, 1]
 
 
 async def test_retired_objects_are_released_after_the_changed_configuration_is_deployed(
