@@ -202,14 +202,14 @@ class RunState(Protocol):
 
 
 class _Believed(NamedTuple):
-    """What units after *position* know of a file."""
+    """Knowledge of units after *position* about a file."""
 
     position: Position
     file: RenderedFile
 
 
 class Registrations:
-    """Which units render again when a file that several units register changes hands.
+    """The units that render again when a file that several of them register changes hands.
 
     The first unit in the order of rendering registers a file; those after it
     find it registered, with the same content. If the first one gives it up,

@@ -65,7 +65,7 @@ class RenderRun(Recorder):
         self.woken: list[Child] = []
         """Children that became pending because a file changed."""
         self.registrations = Registrations(self)
-        """Who renders again when a registered file changes hands."""
+        """The objects that render again when a registered file changes hands."""
         self.ahead = Ahead()
         """Results of turns that were rendered for a change that is not taken in yet."""
         self.quarantined = QuarantinedObjects()

@@ -92,7 +92,7 @@ def test_every_pattern_that_is_data_is_written_by_an_emitter_for_patterns() -> N
 
     assert forgotten == []
     assert {file.split("/")[0] for file, _, value in found if value[:2] == "{{"} == {
-        "haproxy-ingress-annotations", "ingress", "nginx-annotations",
+        "haproxy-ingress-annotations", "haptic-annotations", "ingress", "nginx-annotations",
     }  # fmt: skip
     assert {file.split("/")[0] for file, *_ in found} <= set(library_names())
 
