@@ -14,6 +14,7 @@ CHECKED_ELSEWHERE = {
     # Without the Secret that it names, every request is rejected.
     *("nginx/auth-secret", "haproxyOrg/auth-secret", "haproxyIngress/auth-secret"),
     # Any printable text.
+    *("haptic/jwt-audience", "haptic/jwt-issuer"),
     "haproxyIngress/agent-check-send",
     "nginx/canary-by-header-value",
 }
@@ -50,7 +51,7 @@ def bad(value: str) -> Iterator[tuple[str, str, Resource]]:
 
 
 def messages(*objects: Resource) -> dict[str, list[str]]:
-    """Return what the owners of *objects* are told: by subject, fields and messages."""
+    """Return the messages for the owners of *objects*: by subject, fields and messages."""
     found = dict[str, list[str]]()
     by_subject = {subject_of(one): one for one in objects}
     # Stick tables of a namespace are limited.
