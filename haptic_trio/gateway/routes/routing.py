@@ -93,6 +93,7 @@ class _Known:
         self._known: dict[tuple[str, str], list[ServedRule] | GatewayObjectError] = {}
         self._few: dict[_Source, tuple[Resource, ...] | None] = {}
         self._hostnames: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
+        self._paths: dict[tuple[str, str], frozenset[tuple[str, str]]] = {}
 
     def hostnames_of(self, route: Resource, listener: Listener) -> dict[str, str]:
         """Return the host names that *route* shares with *listener*, each with the most specific one of the route."""
@@ -102,6 +103,15 @@ class _Known:
             found = listeners_for(route, self.kind.name, self._lookups, self._controller)
             known = self._hostnames[key] = {one: _own_hostnames(route, attached) for one, attached in found.items()}
         return known.get(listener.key, {})
+
+    def paths_of(self, route: Resource) -> frozenset[tuple[str, str]]:
+        """Return kind and text of the paths of `of`, or raise its error."""
+        key = namespace_of(route), name_of(route)
+        known = self._paths.get(key)
+        if known is None:
+            rules = self.of(route)
+            known = self._paths[key] = frozenset((one.path_kind, one.path) for rule in rules for one in rule.matches)
+        return known
 
     def few(self, source: "_Source") -> tuple[Resource, ...] | None:
         """Return the routes that *source* finds, the oldest first; None if there are many."""
@@ -282,11 +292,7 @@ class _Resolver:
         if self._hostname not in self._served.hostnames_of(route, self._listener):
             return False
         try:
-            return any(
-                (match.path_kind, match.path) == (key.path_kind, key.path)
-                for rule in self._served.of(route)
-                for match in rule.matches
-            )
+            return (key.path_kind, key.path) in self._served.paths_of(route)
         except GatewayObjectError:
             # The faulty route is reported when it is rendered itself.
             return False
