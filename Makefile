@@ -42,9 +42,9 @@ demo: $(if $(wildcard $(STAMP)),$(STAMP),$(DEMO_STAMP))  ## run the demo: real H
 	@echo "Starting the demo"
 	@$(BIN)/haptic-trio demo $(ARGS)
 
-# Many tests wait for sockets: three workers for two processors.
+# Many tests wait for sockets: two workers for each processor.
 test-unit: $(STAMP)  ## run the fast tests that start no process, in parallel, with few examples of each property (ARGS goes to pytest)
-	@HYPOTHESIS_PROFILE=unit $(BIN)/python -m pytest -n $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)) --no-processes -m "not slow and not process and not haproxy and not cluster and not crash and not chaos and not soak" $(ARGS)
+	@HYPOTHESIS_PROFILE=unit $(BIN)/python -m pytest -n $$(($$(getconf _NPROCESSORS_ONLN) * 2)) --no-processes -m "not slow and not process and not haproxy and not cluster and not crash and not chaos and not soak" $(ARGS)
 
 # Each Python has an environment of its own.
 test-pythons:  ## run test-unit on PYTHONS="3.12 3.13", those of PATH or pyenv (HAPTIC_REQUIRE_PYTHONS=1: fail where one is absent)
