@@ -358,15 +358,7 @@ def test_after_any_dry_runs_the_next_render_is_the_same_as_without_them(
         for one in (bench, fresh):
             one.put(*(service(name, **spec) for name, spec in there.items()))
         await bench.run()
-        dry_runs = DryRuns(
-            bench.stores,
-            bench.renderer,
-            bench.validator,
-            bench.quarantine,
-            pipeline=bench.pipeline,
-            binary=accepting_binary(),
-            scratch=tmp_path,
-        )
+        dry_runs = bench.dry_runs(tmp_path)
         for name, spec in tried:
             resource = service(name, **spec) if spec is not None else None
             await dry_runs.run({"services": {ref_of(service(name)): resource}}, limit=10.0)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from haptic_trio.k8s.resource import Resource, ref_of
-from haptic_trio.pipeline.review.dry_run import DryRun, DryRuns
+from haptic_trio.pipeline.review.dry_run import DryRun
 from haptic_trio.pipeline.review.dry_run_object import DryRunError
 from haptic_trio.pipeline.review.pauses import FREE, PAUSE, ReviewPauses
 from tests.support.components.controller import accepting_binary
@@ -53,15 +53,7 @@ async def test_costly_reviews_of_a_namespace_again_and_again_leave_time_for_othe
     bench = Bench(accepting_binary(), COSTLY)
     bench.put(service("web", rounds=0))
     await bench.run()
-    dry_runs = DryRuns(
-        bench.stores,
-        bench.renderer,
-        bench.validator,
-        bench.quarantine,
-        pipeline=bench.pipeline,
-        binary=accepting_binary(),
-        scratch=tmp_path,
-    )
+    dry_runs = bench.dry_runs(tmp_path)
 
     async def try_out(resource: Resource) -> DryRun:
         return await dry_runs.run({"services": {ref_of(resource): resource}}, limit=10.0)

@@ -14,6 +14,7 @@ from haptic_trio.messages import ConfigValidated
 from haptic_trio.pipeline.cycle import Pipeline
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Renderer
+from haptic_trio.pipeline.review.dry_run import DryRuns
 from haptic_trio.pipeline.validate import Validator
 from tests.support.components.controller import config_map
 from tests.support.messages import drain
@@ -77,6 +78,18 @@ class Bench:
         """Run one cycle; its correlation ids are c1, c2 and so on."""
         self._cycles += 1
         return await self.pipeline.run(f"c{self._cycles}")
+
+    def dry_runs(self, scratch: Path) -> DryRuns:
+        """Return the dry runs beside this pipeline, with their files below *scratch*."""
+        return DryRuns(
+            self.stores,
+            self.renderer,
+            self.validator,
+            self.quarantine,
+            pipeline=self.pipeline,
+            binary=self._binary,
+            scratch=scratch,
+        )
 
     def reported(self) -> list[msgspec.Struct]:
         """Return the events since the last call."""
