@@ -42,6 +42,8 @@ async def test_an_endpoint_of_a_tcp_service_changes_without_a_reload(site: Site,
     async with backend("one") as one, backend("two") as two, controller(site, haproxy_binary) as running:
         site.write_service("web", one)
         await wait_for_body(port, "one")
+        # The service listens before the controller reports that it has started it.
+        await running.quiet()
         since = len(running.events.all(InstanceDeployed))
         site.write_service("web", two)
         await wait_for_body(port, "two")
