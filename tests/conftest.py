@@ -21,7 +21,7 @@ from haptic_trio.slow_steps import SlowStep, SlowSteps
 COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 settings.register_profile("ci", COMMON, max_examples=200, derandomize=True)
 settings.register_profile("unit", COMMON, max_examples=25, derandomize=True)
-settings.register_profile("deep", COMMON, max_examples=20_000)
+settings.register_profile("deep", COMMON, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 # A shell starts background jobs with SIGINT ignored, and processes that tests start would inherit that.

@@ -14,7 +14,7 @@ from haptic_trio.fleet.model import EventType, GroupKey, ProviderStatus, Retryab
 from tests.fleet.rig.fake_provider import SPEC, WEB, FakeFleet
 
 RATE = 2.0
-EXAMPLES = max(200, (settings.default.max_examples if settings.default else 0) // 10)
+EXAMPLES = max(200, settings.default.max_examples if settings.default else 0)
 
 
 class Op(msgspec.Struct, frozen=True):
