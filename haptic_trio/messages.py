@@ -200,12 +200,11 @@ class ConfigValidated(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ValidationFailed(msgspec.Struct, frozen=True, kw_only=True):
-    """A rendered configuration was rejected; the deployed one stays."""
+    """A rendered configuration was rejected in *phase*, `render`, `parse` or `check`; the deployed one stays."""
 
     correlation: str
     reason: Reason
     phase: str
-    """`render`, `parse` or `check`."""
     problems: tuple[Problem, ...]
     is_verdict: bool = True
     """False: `haproxy -c` gave no verdict, for example because of its time limit; applied runtime changes stay."""
@@ -272,7 +271,7 @@ class InstanceOperationFailed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeploymentScheduled(msgspec.Struct, frozen=True, kw_only=True):
-    """A deployment should run now."""
+    """A deployment should run now; *generation* may be *checked*, which `haproxy -c` accepted, with newer data."""
 
     correlation: str
     generation: Generation
@@ -280,6 +279,7 @@ class DeploymentScheduled(msgspec.Struct, frozen=True, kw_only=True):
     why: DeploymentReason
     may_reload: bool = True
     """False: endpoints apply the changes that need no reload, and hold back the others."""
+    checked: Generation | None = None
     scheduled: float = 0.0
     started: float = 0.0
 

@@ -27,7 +27,7 @@ from haptic_trio.errors import HapticError
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.capabilities import NEWEST
 from haptic_trio.haproxy.plan.operations import Plan
-from haptic_trio.haproxy.plan.split import SplitPlan
+from haptic_trio.haproxy.plan.split import SplitPlan, is_near
 
 WaitNewer: TypeAlias = Callable[[Generation], Awaitable[Generation]]
 """Returns the newest generation for an endpoint once it is not the argument."""
@@ -40,6 +40,7 @@ async def sync_endpoint(
     verify: bool = False,
     may_reload: bool = True,
     planner: Planner | None = None,
+    checked: Generation | None = None,
     wait_newer: WaitNewer | None = None,
 ) -> SyncResult:
     """Deploy *desired* to *endpoint*, without a reload as far as possible.
@@ -56,14 +57,15 @@ async def sync_endpoint(
     While the plan is made, and while HAProxy reloads, the process that still
     serves gets the servers of the generations that *wait_newer* returns. The
     new process does not have them; the caller deploys that generation
-    afterwards.
+    afterwards. *checked* is what *desired* was before its newest data was added:
+    the servers of this data need not wait for the plan either.
     """
     planner = planner or Planner()
     began = trio.current_time()
     report = await endpoint.repair() if verify else DriftReport()
     state = await endpoint.observe()
     observed = trio.current_time()
-    moving = _MovingServers(endpoint, state, desired, planner)
+    moving = _MovingServers(endpoint, state, desired, planner, checked)
     split, rejected = await _split(moving, desired, wait_newer)
     running = moving.running
     planned = trio.current_time()
@@ -105,7 +107,14 @@ async def sync_endpoint(
 class _MovingServers:
     """The process of *endpoint* while *desired* is deployed to it: its servers move as in newer generations."""
 
-    def __init__(self, endpoint: Endpoint, state: ObservedState, desired: Generation, planner: Planner) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        state: ObservedState,
+        desired: Generation,
+        planner: Planner,
+        checked: Generation | None,
+    ) -> None:
         self.endpoint = endpoint
         self.planner = planner
         self.running = state.running
@@ -113,22 +122,27 @@ class _MovingServers:
         self.before = desired
         """The newest generation whose moves the process has."""
         self.capabilities = state.capabilities
+        # If the two differ in very much, to find the moves in them takes longer than the plan.
+        self._checked = checked if checked is not None and is_near(checked, desired) else desired
         self._seen = desired
         self._is_planned = False
         self._waiting = trio.CancelScope()
 
     async def move_until_planned(self, wait_newer: WaitNewer, failures: list[EndpointError]) -> None:
         """Move servers until `end_planning`, or until a change fails: then add the error to *failures*."""
+        since = self._checked
         while self.running is not None and not self._is_planned:
-            with trio.CancelScope() as self._waiting:
-                self._seen = await wait_newer(self._seen)
-            if self._waiting.cancelled_caught:
-                return
+            if since is self._seen:
+                with trio.CancelScope() as self._waiting:
+                    self._seen = await wait_newer(self._seen)
+                if self._waiting.cancelled_caught:
+                    return
             try:
-                await self._move(self._patch)
+                await self._move(self._patch, since)
             except EndpointError as exc:
                 failures.append(exc)
                 return
+            since = self.before
 
     def end_planning(self) -> None:
         """End `move_until_planned` after the change in progress."""
@@ -143,7 +157,7 @@ class _MovingServers:
         while self.running is not None:
             self._seen = await wait_newer(self._seen)
             try:
-                await self._move(endpoint.patch_former)
+                await self._move(endpoint.patch_former, self.before)
             except PatchRejectedError:
                 # The replacement has not begun yet, or is over. The next change includes this one.
                 continue
@@ -153,11 +167,11 @@ class _MovingServers:
     async def _patch(self, _running: Generation, effective: Generation, plan: Plan) -> None:
         await self.endpoint.patch(effective, plan)
 
-    async def _move(self, patch: Callable[[Generation, Generation, Plan], Awaitable[None]]) -> None:
-        """Move servers as they move in the newest generation, in several changes if there are very many."""
+    async def _move(self, patch: Callable[[Generation, Generation, Plan], Awaitable[None]], since: Generation) -> None:
+        """Move servers as from *since* to the newest generation, in several changes if there are very many."""
         newer, is_partial = self._seen, True
         while is_partial and self.running is not None:
-            split = await self.planner.follow(self.running, self.before, newer, self.capabilities)
+            split = await self.planner.follow(self.running, since, newer, self.capabilities)
             is_partial = split.is_partial
             if split.effective is not None:
                 await patch(self.running, split.effective, Plan(operations=split.operations))

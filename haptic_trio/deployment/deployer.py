@@ -52,6 +52,7 @@ class SyncEndpoint(Protocol):
         *,
         verify: bool,
         may_reload: bool,
+        checked: Generation | None,
         wait_newer: WaitNewer,
     ) -> SyncResult: ...
 
@@ -212,6 +213,7 @@ class _Syncs:
             deployment.generation,
             verify=verify,
             may_reload=deployment.may_reload,
+            checked=deployment.checked,
             wait_newer=partial(_wait_newer, self._newest[endpoint.name]),
         )
         if verify:

@@ -282,12 +282,15 @@ class Schedule:
             self._allowed.add(now)
         if may_reload and self._valid is not None and len(names) == len(self._endpoints):
             self._offered = self._valid.generation.id
+        checked = self._valid.generation if self._valid is not None else None
+        generation = generation or message.generation
         return DeploymentScheduled(
             correlation=message.correlation,
-            generation=generation or message.generation,
+            generation=generation,
             endpoints=tuple(self._endpoints[name] for name in sorted(names)),
             why=why,
             may_reload=may_reload,
+            checked=checked if checked is not generation else None,
             scheduled=now,
             started=message.started,
         )

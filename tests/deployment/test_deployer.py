@@ -350,9 +350,7 @@ async def test_deployment_in_progress_learns_of_newer_generations(rig: Rig, nurs
     deployed: list[str] = []
     newer: list[Generation] = []
 
-    async def sync(
-        endpoint: Endpoint, desired: Generation, *, verify: bool, may_reload: bool, wait_newer: WaitNewer
-    ) -> SyncResult:
+    async def sync(endpoint: Endpoint, desired: Generation, *, wait_newer: WaitNewer, **_options: object) -> SyncResult:
         while not deployed and len(newer) < 2:
             newer.append(await wait_newer(newer[-1] if newer else desired))
         deployed.append(desired.text.strip("# \n"))
@@ -377,9 +375,7 @@ async def test_partial_deployment_is_continued_at_once_with_the_newest_generatio
     deployed: list[str] = []
     may_end = trio.Event()
 
-    async def sync(
-        endpoint: Endpoint, desired: Generation, *, verify: bool, may_reload: bool, wait_newer: WaitNewer
-    ) -> SyncResult:
+    async def sync(endpoint: Endpoint, desired: Generation, *, wait_newer: WaitNewer, **_options: object) -> SyncResult:
         deployed.append(desired.text.strip("# \n"))
         if len(deployed) == 2:
             await may_end.wait()

@@ -102,6 +102,7 @@ class World:
     def deploy(self) -> None:
         deployment = self.schedule.start(self.now)
         self.whys.append(deployment.why)
+        self.checked = deployment.checked
         results = [self.sync(endpoint.name, deployment) for endpoint in deployment.endpoints]
         if any(result.reloaded for result in results) and deployment.why != "endpoints":
             self.reloads.append(self.now)
@@ -187,7 +188,7 @@ def test_reload_takes_along_the_data_that_came_after_the_check() -> None:
 
     world.validate(2, 1, structural)
 
-    assert world.running["a"] == (2, 9)
+    assert (world.running["a"], world.checked) == ((2, 9), built(2, 1))
 
 
 def test_new_endpoint_gets_what_is_valid_without_waiting_for_the_interval() -> None:

@@ -100,6 +100,7 @@ class Rig:
         *,
         verify: bool,
         may_reload: bool,
+        checked: Generation | None,
         wait_newer: WaitNewer,
     ) -> SyncResult:
         structure = desired.text.strip("# \n").split()[0]
