@@ -1,6 +1,7 @@
 """Durable writes, and checks that paths stay inside a directory."""
 
 import os
+import shutil
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -157,3 +158,10 @@ def fsync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def clear_directory(path: Path) -> None:
+    """Remove what is in the directory *path*, and create it if it is missing; blocks."""
+    shutil.rmtree(path, ignore_errors=True)
+    # It stays if its parent cannot be written.
+    path.mkdir(mode=0o700, exist_ok=True)

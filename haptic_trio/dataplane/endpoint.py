@@ -136,13 +136,17 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
 class ReplacesProcess(Protocol):
     """An endpoint whose former process can be changed while `Endpoint.activate` replaces it."""
 
-    async def patch_former(self, running: Generation, generation: Generation, plan: Plan) -> None:
+    async def patch_former(
+        self, running: Generation, generation: Generation, plan: Plan, successor: Generation | None = None
+    ) -> None:
         """Apply *plan* to the process that `activate` is about to replace, and that runs *running*.
 
-        To be called while `activate` runs. The new process runs what
-        `activate` was called with, without this change. If the load is
-        rejected, the former process goes on with it. Raises EndpointError if
-        the process has been replaced already, or if the change is not applied.
+        To be called while `activate` runs. *successor* is what `activate` was
+        called with, with the same change: the new process gets it as well if
+        it can be changed in time; otherwise it runs what `activate` was called
+        with. If the load is rejected, the former process goes on with the
+        change. Raises EndpointError if the process has been replaced already,
+        or if the change is not applied.
         """
         ...
 

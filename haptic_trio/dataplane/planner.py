@@ -109,6 +109,16 @@ class Planner:
             return SplitPlan(None, (), ())
         return (await self.split(running, moved, capabilities))._replace(reasons=())
 
+    async def with_servers(self, generation: Generation, newer: Generation) -> Generation:
+        """Return *generation* with the servers of *newer*; safe to cancel."""
+        if newer is generation:
+            return generation
+        move = partial(move_servers, generation, generation, newer)
+        if is_near(generation, newer):
+            return move()
+        async with self._turn:
+            return await self._run(move)
+
     async def is_only_data(self, valid: Generation, prepared: Generation) -> bool:
         """Whether some supported HAProxy version applies all changes from *valid* to *prepared* without a reload."""
         return not (await self.plan(valid, prepared, NEWEST)).reloads

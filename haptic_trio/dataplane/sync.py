@@ -6,6 +6,7 @@ the changes that were applied before it are rolled back.
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeAlias
 
 import trio
@@ -55,9 +56,9 @@ async def sync_endpoint(
     plans. Raises EndpointError.
 
     While the plan is made, and while HAProxy reloads, the process that still
-    serves gets the servers of the generations that *wait_newer* returns. The
-    new process does not have them; the caller deploys that generation
-    afterwards. *checked* is what *desired* was before its newest data was added:
+    serves gets the servers of the generations that *wait_newer* returns, and so
+    does the new process if the endpoint can change it in time; the caller
+    deploys that generation afterwards. *checked* is what *desired* was before its newest data was added:
     the servers of this data need not wait for the plan either.
     """
     planner = planner or Planner()
@@ -116,6 +117,7 @@ class _MovingServers:
         checked: Generation | None,
     ) -> None:
         self.endpoint = endpoint
+        self.desired = desired
         self.planner = planner
         self.running = state.running
         """The generation that the process runs."""
@@ -156,8 +158,9 @@ class _MovingServers:
             return
         while self.running is not None:
             self._seen = await wait_newer(self._seen)
+            successor = await self.planner.with_servers(self.desired, self._seen)
             try:
-                await self._move(endpoint.patch_former, self.before)
+                await self._move(partial(endpoint.patch_former, successor=successor), self.before)
             except PatchRejectedError:
                 # The replacement has not begun yet, or is over. The next change includes this one.
                 continue
@@ -230,7 +233,7 @@ async def _activate(
         if wait_newer is not None:
             following.start_soon(moving.move_former, wait_newer)
         try:
-            await moving.endpoint.activate(desired)
+            await moving.endpoint.activate(await moving.planner.with_servers(desired, moving.before))
         except (HapticError, OSError) as exc:
             failure = exc
         following.cancel_scope.cancel(reason="the process has been replaced, or stays")

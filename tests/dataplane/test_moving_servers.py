@@ -35,11 +35,15 @@ class ReplacedEndpoint(FakeEndpoint):
         await self.done.wait()
         await super().activate(generation)
 
-    async def patch_former(self, running: Generation, generation: Generation, plan: Plan) -> None:
+    async def patch_former(
+        self, running: Generation, generation: Generation, plan: Plan, successor: Generation | None = None
+    ) -> None:
         self.number += 1
         if self.number in self._fail_former:
             raise self._fail_former[self.number]
         assert plan.operations
+        assert successor is not None
+        self.successor = successor
         self.former.append((address_of(running), address_of(generation)))
 
 
@@ -175,7 +179,9 @@ async def test_former_process_gets_the_servers_of_newer_generations() -> None:
     endpoint = ReplacedEndpoint(forwarding(1, 2), {})
     await follow(endpoint, mixed(3), mixed(4))
     assert endpoint.former == [("127.0.0.1:2", "127.0.0.1:3"), ("127.0.0.1:3", "127.0.0.1:4")]
+    # What the new process runs is up to the endpoint.
     assert endpoint.running == mixed(2)
+    assert endpoint.successor == mixed(4)
 
 
 async def test_change_before_the_replacement_has_begun_is_part_of_the_next_one() -> None:

@@ -254,11 +254,13 @@ class Agent:
         """
         began = trio.current_time()
         await self._apply(request.delta)
+        await self._apply(request.successor)
         if not isinstance(self._endpoint, ReplacesProcess):
             raise PatchRejectedError(self._endpoint.name, "a process that is being replaced cannot be changed")
         # Without the turn: the activation holds it.
         running, desired = self._require(request.running), self._require(request.generation)
-        await self._endpoint.patch_former(running, desired, request.plan)
+        successor = self._require(request.successor.id) if request.successor is not None else None
+        await self._endpoint.patch_former(running, desired, request.plan, successor)
         return await self._done(desired.id, began, controller)
 
     async def repair(self) -> DriftReport:

@@ -113,6 +113,10 @@ class AgentLink:
         self.cuts = cuts
         self.running: Generation | None = None
         """The generation that the agent ran at its last answer; None if unknown."""
+        self.loading: Generation | None = None
+        """The generation of the `activate` in progress, if there is one."""
+        self.successors: dict[str, Generation] = {}
+        """By id: what the process may run after the last `activate`; see `ReplacesProcess.patch_former`."""
         self.limits: AgentLimits | None = None
         self.rival = ""
         """Name of another controller that deploys to the agent, according to its last answer; empty: none."""
@@ -169,7 +173,8 @@ class RemoteAgent:
             return ObservedState(running=None)
         known = self._link.running
         if known is None or known.id != answer.generation:
-            known = self._link.running = await self._fetch(answer.generation)
+            known = self._link.successors.get(answer.generation) or await self._fetch(answer.generation)
+            self._link.running, self._link.successors = known, {}
         return ObservedState(running=known, capabilities=answer.capabilities)
 
     async def _fetch(self, generation: str) -> Generation | None:
@@ -204,7 +209,11 @@ class RemoteAgent:
             request = ActivateRequest(generation=generation.id, delta=delta)
             return await self._client.post(DoneAnswer, "/v1/activate", request, limit=OPERATION_LIMIT)
 
-        await self._execute(generation, send)
+        self._link.loading, self._link.successors = generation, {}
+        try:
+            await self._execute(generation, send)
+        finally:
+            self._link.loading = None
 
     async def patch(self, generation: Generation, plan: Plan) -> None:
         """Let the agent execute *plan*, which must be based on the last result of `fetch_running`.
@@ -221,13 +230,18 @@ class RemoteAgent:
 
         await self._execute(generation, send)
 
-    async def patch_former(self, running: Generation, generation: Generation, plan: Plan) -> None:
+    async def patch_former(
+        self, running: Generation, generation: Generation, plan: Plan, successor: Generation | None = None
+    ) -> None:
         """See `ReplacesProcess.patch_former`; raises `PatchRejectedError` also for a change that is too large."""
-        base = self._link.running
-        delta = await trio.to_thread.run_sync(self._make_small_delta, generation)
+        base, loading = self._link.running, self._link.loading
+        delta = await trio.to_thread.run_sync(_make_small_delta, base, generation)
         if base is None or base.id != running.id or delta is None:
             raise PatchRejectedError(self.name, "the former process has been replaced, or the change is too large")
-        request = PatchRequest(generation=generation.id, running=running.id, plan=plan, delta=delta)
+        further = await trio.to_thread.run_sync(_make_small_delta, loading, successor)
+        if successor is not None and further is not None:
+            self._link.successors[successor.id] = successor
+        request = PatchRequest(generation=generation.id, running=running.id, plan=plan, delta=delta, successor=further)
         await self._client.post(DoneAnswer, "/v1/patch-former", request, limit=OPERATION_LIMIT)
         # The answer to `activate` may have come first.
         if self._link.running is base:
@@ -244,7 +258,7 @@ class RemoteAgent:
         return msgspec.structs.replace(report, found=dict(found), reasons=reasons)
 
     async def _execute(self, generation: Generation, send: SendOperation) -> None:
-        delta = await trio.to_thread.run_sync(self._make_small_delta, generation)
+        delta = await trio.to_thread.run_sync(_make_small_delta, self._link.running, generation)
         try:
             if delta is None:
                 await self._stage(generation)
@@ -255,13 +269,6 @@ class RemoteAgent:
             done = await send(None)
         self._link.running = generation
         self._link.rival = done.rival[:NAME_LENGTH]
-
-    def _make_small_delta(self, generation: Generation) -> Delta | None:
-        base = self._link.running
-        if base is None or base.id == generation.id:
-            return None
-        delta = make_delta(base, generation)
-        return delta if len(encode_delta(delta)) <= LARGEST_DELTA else None
 
     async def _stage(self, generation: Generation) -> None:
         desired = await self._link.cuts.cut(generation)
@@ -300,3 +307,11 @@ class RemoteAgent:
 
     async def _send_blobs(self, blobs: dict[str, bytes]) -> None:
         await self._client.upload(StoredAnswer, "/v1/blobs", encode_frames(blobs))
+
+
+def _make_small_delta(base: Generation | None, generation: Generation | None) -> Delta | None:
+    """Return the delta that is sent with an operation; None without one, or if it is too large."""
+    if base is None or generation is None or base.id == generation.id:
+        return None
+    delta = make_delta(base, generation)
+    return delta if len(encode_delta(delta)) <= LARGEST_DELTA else None

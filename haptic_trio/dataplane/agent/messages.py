@@ -94,6 +94,8 @@ class PatchRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     plan: Plan
     delta: Delta | None = None
     """As in `ActivateRequest`."""
+    successor: Delta | None = None
+    """For `/v1/patch-former`: the same change, based on the generation that is being activated, for its process."""
 
 
 class RepairRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,6 @@ runs the files alone; the next patch or drift check finds that.
 """
 
 import contextlib
-import shutil
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,7 @@ from pathlib import Path
 import trio
 
 from haptic_trio.dataplane.binary import probe_version
-from haptic_trio.dataplane.disk import UnsafePathError
+from haptic_trio.dataplane.disk import UnsafePathError, clear_directory
 from haptic_trio.dataplane.endpoint import (
     NAMED_FILES,
     DeploymentRejectedError,
@@ -54,13 +53,14 @@ from haptic_trio.dataplane.local.files.instance_directory import GenerationFiles
 from haptic_trio.dataplane.local.files.last_write import LastWrite
 from haptic_trio.dataplane.local.files.leftovers import Leftovers
 from haptic_trio.dataplane.local.former_worker import FormerWorker
+from haptic_trio.dataplane.local.loading.new_worker import NewWorker
+from haptic_trio.dataplane.local.loading.reduced_check import CHECK_LIMIT, passes_reduced_check
 from haptic_trio.dataplane.local.ports import find_conflicts, read_conflicts
 from haptic_trio.dataplane.local.runtime import OtherWorkerError
 from haptic_trio.dataplane.local.supervisor import LoadRejectedError, OnExit, Supervisor, SupervisorFactory
 from haptic_trio.dataplane.local.worker import WorkerState
 from haptic_trio.errors import text_of
 from haptic_trio.haproxy.config.check_output import parse_check_output
-from haptic_trio.haproxy.config.reduced import reduce_generation
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.capabilities import Capabilities
 from haptic_trio.haproxy.plan.delta import make_delta
@@ -68,8 +68,6 @@ from haptic_trio.haproxy.plan.operations import Plan
 from haptic_trio.haproxy.runtime.differences import Kind
 from haptic_trio.logs import get_logger
 
-CHECK_LIMIT = 60.0
-"""Seconds for the check before a load."""
 WRITE_OUT_INTERVAL = 10.0
 """Seconds in which runtime changes are collected before they are checked together and written out."""
 
@@ -91,6 +89,8 @@ class LocalAgent:
         self._worker = WorkerState(name)
         self._patched_worker = 0
         """Pid of the worker that has the recorded patches; 0 if none."""
+        self._fresh_worker = 0
+        """Pid of a worker that was loaded and not patched since: the one before it may still answer; 0 if none."""
         self._patched = trio.Event()
         self._known: Generation | None = None
         """The last known running generation, for `restore_files`."""
@@ -118,18 +118,13 @@ class LocalAgent:
     ) -> None:
         """Own the directory and its HAProxy until cancelled; see `Supervisor.run`."""
         async with lock_directory(self._directory):
-            await trio.to_thread.run_sync(self._clear_scratch)
+            # A killed controller left the files of its checks, which may contain keys.
+            await trio.to_thread.run_sync(clear_directory, self._scratch)
             async with trio.open_nursery() as nursery:
                 await nursery.start(partial(self._supervisor.run, on_exit=on_exit, grace=grace))
                 nursery.start_soon(self._write_out)
                 nursery.start_soon(self._leftovers.run)
                 task_status.started()
-
-    def _clear_scratch(self) -> None:
-        # A killed controller left the files of its checks, which may contain keys.
-        shutil.rmtree(self._scratch, ignore_errors=True)
-        # It stays if the directory of the instance cannot be written, which does not prevent the start.
-        self._scratch.mkdir(mode=0o700, exist_ok=True)
 
     async def describe(self) -> EndpointInfo:
         """Return the observed state; pid is 0 without a process."""
@@ -184,7 +179,7 @@ class LocalAgent:
     async def restore_files(self) -> None:
         """Write the removed files again, from memory; a running HAProxy that lost its sockets is replaced."""
         async with self._exclusive():
-            await trio.to_thread.run_sync(self._clear_scratch)
+            await trio.to_thread.run_sync(clear_directory, self._scratch)
             await trio.to_thread.run_sync(self._files.recover)
             await self._supervisor.restore()
             if (generation := self._known) is not None:
@@ -208,20 +203,24 @@ class LocalAgent:
         running = await trio.to_thread.run_sync(self._files.read_running)
         former_is_clear = self._files.clear
         await self._begin_former(running)
-        await trio.to_thread.run_sync(self._supervisor.keep_config)
-        name = await trio.to_thread.run_sync(self._files.stage, generation)
+        socket, name = await trio.to_thread.run_sync(self._supervisor.renew_config), ""
         # The controller may have checked it with this binary already; a remote agent checks it here.
         is_checked = find_acceptance(self._supervisor.binary, generation) is not None
-        if not is_checked and (running is None or not await self._passes_reduced_check(running, generation)):
+        if not is_checked and not await passes_reduced_check(
+            self._supervisor.binary, running, generation, root=self._scratch
+        ):
+            name = await trio.to_thread.run_sync(self._files.stage, generation)
             await self._check(name)
         await self._require_ports(generation, running)
+        # As late as possible: what moves from now on is in no file.
+        files = self._former.successor or generation
+        if not name or files is not generation:
+            name = await trio.to_thread.run_sync(self._files.stage, files)
         await trio.to_thread.run_sync(self._files.begin, name)
         await trio.to_thread.run_sync(self._files.switch, name)
         try:
-            try:
-                await self._supervisor.load()
-            finally:
-                await self._former.end()  # noqa: ASYNC102  shields itself, with a limit
+            new = NewWorker(socket, files, self._former, self._capabilities[1])
+            loaded = await new.run(self._supervisor.load)
         except LoadRejectedError as exc:
             await self._last_write.finish(partial(self._files.abandon, clear=former_is_clear))  # noqa: ASYNC120  shields itself
             if unbound := read_conflicts(exc.output):
@@ -231,11 +230,15 @@ class LocalAgent:
             await self._last_write.finish(partial(self._files.abandon, clear=False))  # noqa: ASYNC120  shields itself
             raise
         # The process has changed.
-        await self._last_write.finish(partial(self._files.commit, name, generation))
+        await self._last_write.finish(partial(self._files.commit, name, files, loaded.running))
         self._leftovers.request_removal()
-        self._known = generation
-        if self._former.is_overdue:
-            self._log.warning("a change of the former worker did not end in time: the next deployment reloads")
+        self._known = loaded.running
+        if loaded.pid:
+            self._worker.adopt(loaded.pid, loaded.removals, files, self._capabilities[1])
+            self._patched_worker = self._fresh_worker = loaded.pid
+            await self._note_patched(loaded.running)
+        if self._former.is_overdue or loaded.is_unknown:
+            self._log.warning("a change of a worker has failed during a reload: the next deployment reloads")
             self._files.distrust()
 
     async def _begin_former(self, running: Generation | None) -> None:
@@ -247,9 +250,11 @@ class LocalAgent:
             self._former.begin(worker, await self._ask_capabilities(worker), running)
             self._patched_worker = worker
 
-    async def patch_former(self, running: Generation, generation: Generation, plan: Plan) -> None:
+    async def patch_former(
+        self, running: Generation, generation: Generation, plan: Plan, successor: Generation | None = None
+    ) -> None:
         """See `ReplacesProcess.patch_former`."""
-        await self._former.patch(self._supervisor.runtime, running, generation, plan)
+        await self._former.patch(self._supervisor.runtime, running, generation, plan, successor)
         self._patched.set()
 
     def _quote(self, output: str) -> str:
@@ -264,21 +269,6 @@ class LocalAgent:
             raise DeploymentRejectedError(self._name, str(exc)) from exc
         except (CheckTimeoutError, CheckFailedError) as exc:
             raise EndpointTimeoutError(self._name, str(exc)) from exc
-
-    async def _passes_reduced_check(self, running: Generation, generation: Generation) -> bool:
-        """Whether HAProxy accepts a reduced configuration with the changes since *running*.
-
-        False if only a complete check can decide. A load reads the complete
-        configuration anyway and is rolled back if it fails.
-        """
-        reduced = await trio.to_thread.run_sync(reduce_generation, running, generation)
-        if reduced is None:
-            return False
-        try:
-            await check_config(self._supervisor.binary, reduced, limit=CHECK_LIMIT, root=self._scratch)
-        except (ConfigRejectedError, CheckTimeoutError, CheckFailedError):
-            return False
-        return True
 
     async def _require_ports(self, generation: Generation, running: Generation | None) -> None:
         # Without a process, other programs may use the ports now.
@@ -305,7 +295,7 @@ class LocalAgent:
                     self._supervisor.runtime,
                     plan.operations,
                     worker=worker,
-                    patient=not is_same,
+                    patient=not is_same or worker == self._fresh_worker,
                     capabilities=capabilities,
                     find_former=partial(trio.to_thread.run_sync, self._files.read_running),
                 )
@@ -315,12 +305,16 @@ class LocalAgent:
             # The process has changed, so this must not be cancelled. Does not wait for the disk.
             self._files.settle(generation)
             self._known = generation
-            self._patched_worker = worker
-            if self._writes_at_once:
-                await trio.to_thread.run_sync(self._files.join, generation)
-                self._leftovers.request_removal()
-            else:
-                self._patched.set()
+            self._patched_worker, self._fresh_worker = worker, 0
+            await self._note_patched(generation)
+
+    async def _note_patched(self, generation: Generation) -> None:
+        """Write the files now, or later, after a patch that leads to *generation* was recorded."""
+        if self._writes_at_once:
+            await trio.to_thread.run_sync(self._files.join, generation)
+            self._leftovers.request_removal()
+        else:
+            self._patched.set()
 
     def _record_patch(self, generation: Generation) -> None:
         running = self._files.read_intact()

@@ -123,23 +123,39 @@ class RuntimeClient:
 
     async def _send(self, commands: Sequence[str], *, worker: int, patient: bool) -> tuple[str, ...]:
         """Run *commands* on *worker* and return its replies."""
-        request = join_commands(("show info", *commands))
-        count = len(commands) + 1
         with trio.move_on_after(ANSWER_LIMIT):
             while True:
-                answer = await self.ask(request)
-                # The line feed after a payload counts as one more, empty command.
-                if count_replies(answer) < count:
-                    raise EndpointUnreachableError(
-                        self._endpoint, "the connection was closed before the complete answer"
-                    )
-                info, *replies = split_replies(answer, count)
-                if (found := _read_pid(info)) == worker:
-                    return tuple(replies)
+                found, replies = await self._ask_anyone(commands)
+                if found == worker:
+                    return replies
                 if not patient:
                     raise _other_worker(self._endpoint, found, worker)
                 await trio.lowlevel.checkpoint()
         raise self._unanswered(worker)
+
+    async def _ask_anyone(self, commands: Sequence[str]) -> tuple[int, tuple[str, ...]]:
+        """Run *commands* on the worker that answers, and return its pid and its replies."""
+        count = len(commands) + 1
+        answer = await self.ask(join_commands(("show info", *commands)))
+        # The line feed after a payload counts as one more, empty command.
+        if count_replies(answer) < count:
+            raise EndpointUnreachableError(self._endpoint, "the connection was closed before the complete answer")
+        info, *replies = split_replies(answer, count)
+        return _read_pid(info), tuple(replies)
+
+
+class OwnSocketClient(RuntimeClient):
+    """Client of a socket that one worker alone should have; *worker* is one that does not have it."""
+
+    pid = 0
+    """Pid of the worker, after an answer."""
+
+    async def _send(self, commands: Sequence[str], *, worker: int, patient: bool) -> tuple[str, ...]:  # noqa: ARG002  only one worker answers
+        # Sent with the first line, so that the worker need not be asked before it serves.
+        self.pid, replies = await self._ask_anyone(commands)
+        if self.pid == worker:
+            raise OtherWorkerError(self._endpoint, f"worker {worker} still has this socket")
+        return replies
 
 
 class _ConnectedClient(RuntimeClient):

@@ -9,10 +9,10 @@ from typing import Literal, Protocol
 import trio
 
 from haptic_trio.backoff import Backoff
-from haptic_trio.dataplane.disk import replace_file
 from haptic_trio.dataplane.endpoint import EndpointError, EndpointTimeoutError, EndpointUnreachableError
 from haptic_trio.dataplane.local.check import PRELUDE, PRELUDE_NAME, ConfigRejectedError, run_check
 from haptic_trio.dataplane.local.files.instance_directory import CONFIG_NAME, GenerationFiles
+from haptic_trio.dataplane.local.files.process_config import ProcessConfig
 from haptic_trio.dataplane.local.files.restart_files import DamagedFilesError, prepare_restart
 from haptic_trio.dataplane.local.master import MasterClient, ReloadReport
 from haptic_trio.dataplane.local.old_workers import OldWorkers
@@ -85,7 +85,7 @@ class Supervisor:
         self._name = name
         self._lock = lock
         self._start_options = start_options
-        self._config = directory / PRELUDE_NAME
+        self._config = ProcessConfig(directory / PRELUDE_NAME, PRELUDE)
         self._record_path = directory / RECORD_NAME
         self._process: MasterProcess | None = None
         self._sockets = directory
@@ -96,7 +96,7 @@ class Supervisor:
     @property
     def process_config(self) -> Path:
         """The first of HAProxy's two configuration files: the settings of the instance."""
-        return self._config
+        return self._config.path
 
     @property
     def pid(self) -> int:
@@ -204,7 +204,7 @@ class Supervisor:
     async def _settle(self) -> None:
         self._sockets = await trio.to_thread.run_sync(choose_socket_directory, self._directory)
         record = await trio.to_thread.run_sync(find_record, self._directory)
-        found = await trio.to_thread.run_sync(find_masters, str(self._config))
+        found = await trio.to_thread.run_sync(find_masters, str(self._config.path))
         # During a reload the command line of a master is briefly empty; the record still has its pid.
         recorded = [record.pid] if record is not None and record.pid not in found else []
         for pid in (*recorded, *found):
@@ -295,7 +295,7 @@ class Supervisor:
     async def _is_rejected(self) -> bool:
         """Whether HAProxy rejects the files; else it may have been killed during the start."""
         try:
-            await run_check(self.binary, [self._config, self._files.current / CONFIG_NAME], limit=START_LIMIT)
+            await run_check(self.binary, [self._config.path, self._files.current / CONFIG_NAME], limit=START_LIMIT)
         except ConfigRejectedError:
             return True
         except HapticError:
@@ -321,19 +321,19 @@ class Supervisor:
         self._log.info("haproxy started", pid=self.pid)
 
     def keep_config(self) -> None:
-        """Write the settings of the instance unless they are on disk; blocks, and raises OSError."""
-        socket = f'    stats socket "{self._sockets}/admin.sock" mode 600 level admin expose-fd listeners\n'
-        content = (PRELUDE + socket).encode()
-        # Nothing is written for a restart of the controller, so that a full disk does not prevent it.
-        if not self._config.is_file() or self._config.read_bytes() != content:
-            replace_file(self._config, content)
+        """See `ProcessConfig.keep`."""
+        self._config.keep(self._sockets)
+
+    def renew_config(self) -> Path:
+        """See `ProcessConfig.renew`."""
+        return self._config.renew(self._sockets)
 
     def _spawn(self) -> MasterProcess:
         require_writable(self._sockets)  # it would exit with bound ports, and cut connections for other instances
         # -C: the controller's working directory may be removed, and HAProxy uses its own at every reload.
         # -db: with `daemon` in the configuration the process would detach from its supervisor.
         options = ["-W", "-db", "-C", str(self._directory), "-S", f"{self._sockets}/master.sock,mode,600"]
-        files = ["-f", str(self._config), "-f", str(self._files.current / CONFIG_NAME)]
+        files = ["-f", str(self._config.path), "-f", str(self._files.current / CONFIG_NAME)]
         pid = spawn([str(self.binary), *options, *files, *self._start_options()], self.output.path)
         process = MasterProcess(pid)
         self._try_record(process)
@@ -374,7 +374,7 @@ class Supervisor:
     def _remove_traces(self) -> None:
         # The directory may be read-only by now; that of the sockets may be outside of it, with other files.
         with contextlib.suppress(OSError):
-            for path in (self._record_path, self._sockets / "master.sock", self._sockets / "admin.sock"):
+            for path in (self._record_path, *self._sockets.glob("*.sock")):
                 path.unlink(missing_ok=True)
             self._sockets.rmdir()
 

@@ -15,7 +15,7 @@ from haptic_trio.dataplane.local.runtime import RuntimeClient
 from haptic_trio.dataplane.permanent_errors import PermanentFindings
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.capabilities import Capabilities
-from haptic_trio.haproxy.plan.operations import Operation
+from haptic_trio.haproxy.plan.operations import Operation, Removal
 from haptic_trio.haproxy.runtime.differences import count_kinds, reload_reasons, repair_operations
 from haptic_trio.haproxy.runtime.leftovers import Leftover, note_leftovers, revive
 from haptic_trio.haproxy.runtime.read_back import Differences, ReadBack
@@ -53,6 +53,10 @@ class WorkerState:
         if removals := await runtime.apply(operations, worker=worker, patient=patient):
             noted = note_leftovers(removals, await find_former(), capabilities)
             self._leftovers = worker, (*left, *noted)
+
+    def adopt(self, worker: int, removals: Sequence[Removal], running: Generation, capabilities: Capabilities) -> None:
+        """Take note that *worker* is the one with *running*, where *removals* could not be carried out yet."""
+        self._leftovers = worker, note_leftovers(removals, running, capabilities)
 
     async def repair(
         self, runtime: RuntimeClient, generation: Generation, *, worker: int, capabilities: Capabilities

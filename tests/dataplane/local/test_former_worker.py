@@ -110,7 +110,7 @@ async def rig(root: Path, binary: Path, *, is_remote: bool = False) -> AsyncIter
 
 
 @remote_too
-async def test_former_worker_follows_and_the_new_one_gets_the_rest(
+async def test_former_worker_follows_and_the_new_one_begins_with_what_has_moved(
     instance_root: Path, haproxy_binary: Path, is_remote: bool
 ) -> None:
     port = free_port()
@@ -128,13 +128,18 @@ async def test_former_worker_follows_and_the_new_one_gets_the_rest(
                 local.announce(reloads(target))
                 await wait_for_body(port, body)
 
-        # The new worker has what was loaded, and that is known.
+        # Both moves came after the files were written.
         assert [result.reloaded for result in local.results if isinstance(result, SyncResult)] == [True]
-        assert await local.agent.fetch_running() == reloads(one)
-        result = await sync_endpoint(local.agent, reloads(three))
-        assert not result.reloaded
         assert await fetch(port) == (200, "three")
+        running = await local.agent.fetch_running()
+        assert running is not None
+        assert f"server one 127.0.0.1:{three}" in running.text
+        assert "balance leastconn" in running.text
+        assert not (await sync_endpoint(local.agent, reloads(three))).reloaded
         assert (await local.agent.describe()).reloads == former + 1
+        # Recorded: a restart has them as well.
+        await kill_and_wait_for_next(local.agent)
+        await wait_for_body(port, "three")
 
 
 @remote_too
@@ -166,7 +171,7 @@ async def test_rejected_load_leaves_the_servers_where_they_are(
         assert await fetch(port) == (200, "three")
 
 
-async def test_change_never_reaches_the_new_worker_which_takes_over_the_socket_meanwhile(
+async def test_change_for_the_former_worker_reaches_the_new_one_by_its_own_socket_alone(
     instance_root: Path, haproxy_binary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = free_port()
@@ -195,9 +200,11 @@ async def test_change_never_reaches_the_new_worker_which_takes_over_the_socket_m
             await tried.wait()
         monkeypatch.undo()
 
-        # The new worker has what was loaded, and the next deployment needs no reload.
-        assert await local.agent.fetch_running() == reloads(one)
-        assert await fetch(port) == (200, "one")
+        # The new worker has it once, and the next deployment needs no reload.
+        running = await local.agent.fetch_running()
+        assert running is not None
+        assert f"server one 127.0.0.1:{two}" in running.text
+        assert await fetch(port) == (200, "two")
         assert not (await sync_endpoint(local.agent, reloads(two))).reloaded
         assert await fetch(port) == (200, "two")
 
@@ -227,7 +234,9 @@ async def test_change_that_does_not_end_in_time_costs_one_reload(
         assert await fetch(port) == (200, "two")
 
 
-async def test_new_worker_gets_no_change_for_the_former_one(instance_root: Path, haproxy_binary: Path) -> None:
+async def test_worker_that_serves_already_gets_moves_before_the_load_ends(
+    instance_root: Path, haproxy_binary: Path
+) -> None:
     port = free_port()
     reloads = partial(forwarding, port, balance="leastconn")
     async with backend("one") as one, backend("two") as two, rig(instance_root, haproxy_binary) as local:
@@ -239,9 +248,12 @@ async def test_new_worker_gets_no_change_for_the_former_one(instance_root: Path,
             with pytest.raises(PatchRejectedError, match="has been replaced"):
                 await local.agent.patch_former(running, moved, Plan())
             local.announce(reloads(two))
+            await wait_for_body(port, "two")
         with pytest.raises(PatchRejectedError, match="has been replaced"):
             await local.agent.patch_former(reloads(one), reloads(two), Plan())
 
-        assert await local.agent.fetch_running() == reloads(one)
+        result = await sync_endpoint(local.agent, reloads(one))
+        assert (result.operations, result.reloaded) == (1, False)
+        assert await fetch(port) == (200, "one")
         assert not (await sync_endpoint(local.agent, reloads(two))).reloaded
         assert await fetch(port) == (200, "two")

@@ -59,11 +59,11 @@ from haptic_trio.dataplane.local.files.generation_directory import (
     Manifest,
     ManifestEntry,
 )
-from haptic_trio.dataplane.local.files.journal import PatchJournal, encode_kept
+from haptic_trio.dataplane.local.files.journal import PatchJournal, write_kept
 from haptic_trio.dataplane.local.files.set_aside import remove, set_aside
 from haptic_trio.errors import ProblemsError
 from haptic_trio.haproxy.model import AuxFile, Generation
-from haptic_trio.haproxy.plan.delta import Delta, DeltaError, apply_delta, decode_delta, encode_delta
+from haptic_trio.haproxy.plan.delta import Delta, DeltaError, apply_delta, decode_delta, encode_delta, make_delta
 
 __all__ = ["CONFIG_NAME", "MANIFEST_NAME", "RESERVED", "GenerationFiles"]
 
@@ -223,8 +223,10 @@ class GenerationFiles:
         """Point `current` to *name*: HAProxy loads it next."""
         self._point_current(name)
 
-    def commit(self, name: str, generation: Generation) -> None:
-        """Record that the process runs *name*; the caller removes what `set_aside` returns later."""
+    def commit(self, name: str, generation: Generation, running: Generation | None = None) -> None:
+        """Record that the process runs the files *name*, or *running*; the caller removes `set_aside` later."""
+        if running is not None and running.id != generation.id:
+            write_kept(self.path_of(name).with_name(JOURNAL_NAME), [encode_delta(make_delta(generation, running))])
         kept = self._kept_stamps(generation)
         journal = self._journal
         previous = journal.committed if journal.committed != name else journal.previous
@@ -292,8 +294,7 @@ class GenerationFiles:
         name = self.stage(generation)
         later = self._deltas[places[-1] :]
         if later:
-            write_file(self.path_of(name).with_name(JOURNAL_NAME), encode_kept([encode_delta(one) for one in later]))
-            fsync_directory(self.path_of(name).parent)
+            write_kept(self.path_of(name).with_name(JOURNAL_NAME), map(encode_delta, later))
         self._point_current(name)
         self.commit(name, generation)
         if later and running is not None:

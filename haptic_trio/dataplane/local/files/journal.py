@@ -7,12 +7,12 @@ is unknown, which is always safe. A truncated record counts as not written.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from haptic_trio.dataplane.disk import fsync_directory
+from haptic_trio.dataplane.disk import fsync_directory, write_file
 
 _SIZE: Final = 4
 _CHECK: Final = 16
@@ -100,9 +100,10 @@ class PatchJournal:
         return records
 
 
-def encode_kept(entries: Sequence[bytes]) -> bytes:
-    """Return the content of a journal with *entries*, all kept."""
-    return b"".join(_encode(_ENTRY, entry) + _encode(_KEPT, b"") for entry in entries)
+def write_kept(path: Path, entries: Iterable[bytes]) -> None:
+    """Write a journal to *path* with *entries*, all kept; returns after it was synced to disk."""
+    write_file(path, b"".join(_encode(_ENTRY, entry) + _encode(_KEPT, b"") for entry in entries))
+    fsync_directory(path.parent)
 
 
 def _encode(mark: bytes, entry: bytes) -> bytes:
