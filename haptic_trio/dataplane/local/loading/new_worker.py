@@ -35,7 +35,7 @@ class Loaded(msgspec.Struct, kw_only=True):
     removals: tuple[Removal, ...] = ()
     """Removals of objects that are still in use."""
     is_unknown: bool = False
-    """Whether a move failed, so that nobody knows what it runs."""
+    """Whether a move failed, so that it is not known what the worker runs."""
 
 
 class NewWorker:
