@@ -20,13 +20,17 @@ from haptic_trio.templating.incremental.provenance import Provenance
 
 MOST_GENERATIONS = 20
 MOST_OBJECTS = 10
+PIECES_AT_ONCE = 500
+"""Pieces of the text that are read before a render has its turn: a few milliseconds."""
+READ_PAUSE = 0.05
+"""Seconds between two such parts, which compete with renders for the interpreter."""
 _NONE: frozenset[int] = frozenset()
 
 
 class Consult(Protocol):
     """See `Configuration.consult`."""
 
-    def __call__(self, ask: Callable[[Source, Rendered, Provenance], Text], /) -> Awaitable[Text]:
+    def __call__(self, ask: Callable[[Source, Rendered, Provenance], Text | None], /) -> Awaitable[Text | None]:
         """Return the result of *ask* on the newest render; raises a `HapticError` if that is not known now."""
 
 
@@ -46,6 +50,8 @@ class History:
         self._consult = consult
         self._clock = clock
         self._newest: Text | None = None
+        self._secrets: dict[Page[Piece], frozenset[int]] = {}
+        """Of pages that were read: the pieces that derive from a Secret."""
         self._kept: deque[tuple[GenerationView, DiffPage]] = deque(maxlen=MOST_GENERATIONS)
         self._count = 0
         self._correlation = ""
@@ -68,7 +74,8 @@ class History:
         """Record the newest generation if its haproxy.cfg differs from that of the newest entry."""
         correlation = self._correlation
         try:
-            text = await self._consult(self._read)
+            while (text := await self._consult(self._read)) is None:  # noqa: ASYNC110 - there is no event
+                await trio.sleep(READ_PAUSE)
         except HapticError:
             # Objects have changed meanwhile. The next generation, which has this change as well, is recorded.
             return
@@ -116,11 +123,19 @@ class History:
         known = f"{self._kept[0][0].number} to {self._kept[-1][0].number}" if self._kept else "none"
         raise UnknownGenerationError(f"no difference of generation {number} is kept (kept: {known})")
 
-    def _read(self, source: Source, rendered: Rendered, provenance: Provenance) -> Text:
-        known = self._newest.secrets if self._newest is not None else {}
+    def _read(self, source: Source, rendered: Rendered, provenance: Provenance) -> Text | None:
+        """Return the text; None if it has many new pages, a part of which was read. No task can render meanwhile."""
         paged: Paged[Piece] = rendered.config.pieces
+        self._secrets = {page: self._secrets[page] for page in paged.pages if page in self._secrets}
         site = site_for(source, rendered, provenance)
-        return Text(paged, {page: known[page] if page in known else _secrets_in(site, page) for page in paged.pages})
+        room = PIECES_AT_ONCE
+        for page in paged.pages:
+            if page not in self._secrets:
+                if room <= 0:
+                    return None
+                self._secrets[page] = _secrets_in(site, page)
+                room -= len(page.items)
+        return Text(paged, self._secrets)
 
 
 def _secrets_in(site: Site, page: Page[Any]) -> frozenset[int]:

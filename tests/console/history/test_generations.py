@@ -1,13 +1,16 @@
 """Differences of the last generations are kept without viewers, and their number is bounded."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from haptic_trio.chunked import Paged, Piece, Shelf
 from haptic_trio.console.configuration import NotNowError
+from haptic_trio.console.history import generations
 from haptic_trio.console.history.differences import Text
 from haptic_trio.console.history.generations import MOST_GENERATIONS, History, UnknownGenerationError
 
@@ -65,3 +68,38 @@ async def test_a_generation_that_cannot_be_read_is_part_of_the_next_entry() -> N
     await history.record()
 
     assert [one.text for one in history.diff().lines if one.sign == "+"] == ["one", "other"]
+
+
+async def test_a_change_of_every_line_is_read_in_parts_between_which_renders_have_their_turn(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    read: list[int] = []
+    configuration = Configuration()
+
+    def is_secret(_path: str, _origin: object) -> bool:
+        read[-1] += 1
+        return False
+
+    async def consult(ask: Callable[..., Any]) -> Any:
+        await trio.lowlevel.checkpoint()
+        read.append(0)
+        rendered = SimpleNamespace(config=SimpleNamespace(pieces=configuration.shelf.paged()))
+        return ask(None, rendered, None)
+
+    monkeypatch.setattr(generations, "site_for", lambda *_: SimpleNamespace(is_secret=is_secret))
+    history = History(consult)
+    await history.record()
+    for number in range(1000):
+        configuration.change(number, "changed")
+    read.clear()
+    await history.record()
+
+    assert sum(read) == 1000
+    assert max(read) < 1000
+    assert (history.generations()[-1].added, history.generations()[-1].removed) == (1000, 1000)
+    # A page that was read is not read again.
+    read.clear()
+    configuration.change(7, "one")
+    await history.record()
+    assert len(read) == 1
+    assert read[0] < 1000
