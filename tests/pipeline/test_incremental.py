@@ -158,6 +158,8 @@ def objects(draw: st.DrawFn, kind: str) -> Resource:
         "namespace": draw(st.sampled_from("xy")),
         "name": draw(NAMES),
         "resourceVersion": str(draw(st.integers())),
+        # Mostly the same object.
+        "uid": draw(st.sampled_from(["u", "u", "another"])),
     }
     return {"kind": kind, "metadata": metadata, "spec": spec}
 

@@ -135,6 +135,70 @@ async def test_deleted_object_leaves_no_good_version(site: Site) -> None:
     assert await site.served(shop("2", alias="~^www")) == ("shop.test closed", "", "")
 
 
+def made(uid: str, resource: Resource) -> Resource:
+    """Return *resource* as the object with *uid*."""
+    resource["metadata"]["uid"] = uid
+    return resource
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
+async def test_recreated_object_has_no_good_version_of_the_deleted_one(site: Site, bad: dict[str, Any]) -> None:
+    closed = ("" if "host" in bad else "shop.test closed", "", "")
+    assert await site.served(made("a", shop("1"))) == V1
+    assert await site.served(made("a", shop("2", **bad))) == V1
+
+    assert await site.served(made("b", shop("3", **bad))) == closed
+    assert await site.served(made("b", shop("4", **bad, other="field"))) == closed
+    assert await site.served(made("b", shop("5"))) == V1
+    assert await site.served(made("b", shop("6", **bad))) == V1
+    # Deleted and created before any cycle saw that, and never rejected before.
+    await site.served(made("b", shop("7")))
+    assert await site.served(made("c", shop("8", **bad))) == closed
+
+
+@pytest.mark.haproxy
+async def test_recreated_object_has_no_good_version_of_the_deleted_one_before_that_is_checked(site: Site) -> None:
+    other = service("other", host="other.test", alias="", balance="source")
+    assert (await site.served(made("a", shop("1")), other))[1] == V1[1]
+    site.services.replace([other])
+    await site.pipeline.prepare("c8")
+    site.put(made("b", shop("2", alias="")))
+    await site.pipeline.prepare("c9")
+
+    # The new object had no alias, so that of the deleted one does not return.
+    hosts, aliases, backends = await site.served(made("b", shop("3", balance="two words\n")))
+
+    assert "shop.test shop" in hosts
+    assert (aliases, "backend shop\n    balance 'source'" in backends) == ("", True)
+
+
+@pytest.mark.haproxy
+async def test_fragments_that_are_apart_have_no_output_of_a_deleted_object(haproxy_binary: Path) -> None:
+    site = Site(haproxy_binary)
+    apart = {"aliases.map": {"template": ALIASES.replace('"aliases"', '"aliases" apart')}}
+    site.configure(BACKENDS, maps={**MAPS, **apart})
+    assert await site.served(made("a", shop("1"))) == V1
+
+    assert await site.served(made("b", shop("2", alias="~^www"))) == (V1[0], "", V1[2])
+
+
+@pytest.mark.haproxy
+async def test_others_look_up_no_version_of_a_deleted_object(haproxy_binary: Path) -> None:
+    site = Site(haproxy_binary)
+    lookups = (
+        '{% each service in resources.services as "aliases" if service.metadata.name == "other" %}\n'
+        '{{ resources.services.pick("spec.balance", "default", "shop") | join("+") }} x\n'
+        "{% endeach %}\n"
+    )
+    site.configure(BACKENDS, maps={**MAPS, "aliases.map": {"template": lookups}})
+    other = service("other", host="other.test", balance="source")
+    assert (await site.served(made("a", shop("1")), other))[1].split() == ["source", "x"]
+    assert (await site.served(made("a", shop("2", balance="nonsense"))))[1].split() == ["source", "x"]
+
+    assert (await site.served(made("b", shop("3", balance="nonsense"))))[1].split() == ["nonsense", "x"]
+
+
 @pytest.mark.haproxy
 async def test_fragments_that_are_apart_fail_for_themselves(haproxy_binary: Path) -> None:
     site = Site(haproxy_binary)

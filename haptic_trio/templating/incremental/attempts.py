@@ -74,7 +74,7 @@ def find_output(
         run.quarantined.fail(key, made)
     # Inner fragments are dropped with it, but their rejections are reasons why the object is quarantined.
     before.restore(run, keep_rejections=problem is None)
-    good = _find_output(run, origin, fallback)
+    good = _find_output(run, origin, fallback, resource)
     if problem is not None:
         _reject(run, origin, problem, made, has_fallback=_has_fallback(fallback, good), is_apart=is_apart)
     if good is None:
@@ -274,10 +274,10 @@ def _check_backends(run: RenderRun, output: FragmentOutput) -> None:
         )
 
 
-def _find_output(run: RenderRun, origin: Origin, fallback: Fallback | None) -> FragmentOutput | None:
+def _find_output(run: RenderRun, origin: Origin, fallback: Fallback | None, resource: Any) -> FragmentOutput | None:
     """Return the fallback of the fragment; None without a usable one."""
     key, recall = origin.key, run.recall
-    found = run.quarantined.find(recall, key, fallback)
+    found = run.quarantined.find(recall, key, fallback, resource)
     if found is None:
         return None
     for file in found.files:

@@ -11,7 +11,7 @@ import msgspec
 from haptic_trio.errors import Problem
 from haptic_trio.templating.values.costs import SYSTEM_AUTHORITIES, weight_of_tls_server
 from haptic_trio.templating.values.paths import RenderedFile
-from haptic_trio.templating.values.subjects import Concern, FragmentKey, size_of
+from haptic_trio.templating.values.subjects import Concern, FragmentKey, size_of, uid_of
 
 _TABLE: Final = re.compile(r"\n    stick-table [^\n]*?\bsize ([0-9]+)([kKmMgG]?)")
 _TLS_SERVER: Final = re.compile(r"\n    server [^\n]*? ssl(?![^ \n])([^\n]*)")
@@ -108,6 +108,20 @@ class FragmentOutput(msgspec.Struct, frozen=True):
 
 def _count_rules(text: str) -> int:
     return sum(map(text.count, _RULES))
+
+
+class Earlier(NamedTuple):
+    """Earlier outputs of a fragment whose own output is not used."""
+
+    prepared: FragmentOutput | None
+    valid: FragmentOutput | None
+    uid: str = ""
+    """Of the object now; empty if outputs of any object of that name may be used."""
+
+    def is_of_another(self, output: FragmentOutput | None) -> bool:
+        """Whether *output* is that of an object that is deleted and had the same name."""
+        former = uid_of(output.resource) if output is not None and self.uid else ""
+        return bool(former) and former != self.uid
 
 
 class BodyResult(NamedTuple):

@@ -5,9 +5,9 @@ released, but that output is not used. Lookups of other fragments find the
 object as it was in the fallback (see `pipeline.session`). Fallbacks come from
 the newest configuration that passed phase 1, or, if one of them is unusable,
 from the newest that HAProxy accepted. A fallback without an access guard that
-the object now asks for is unusable. Without usable fallbacks, the object is
-rejected: its fragments output the text that the template has for this case,
-mostly nothing.
+the object now asks for is unusable, and so is an output of a deleted object
+that had the same name. Without usable fallbacks, the object is rejected: its
+fragments output the text that the template has for this case, mostly nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,10 +16,10 @@ from enum import Enum
 from typing import Any, Protocol
 
 from haptic_trio.templating.incremental.dependencies import DependencyIndex
-from haptic_trio.templating.incremental.outputs import BodyResult, FragmentOutput, Paused, Recall
+from haptic_trio.templating.incremental.outputs import BodyResult, Earlier, FragmentOutput, Paused, Recall
 from haptic_trio.templating.incremental.questions import Dependency
 from haptic_trio.templating.incremental.records import Child, Kept, ObjectId, Root, Trace, Unit, turns_of
-from haptic_trio.templating.values.subjects import FragmentKey, Rejection, Subject
+from haptic_trio.templating.values.subjects import FragmentKey, Rejection, Subject, uid_of
 from haptic_trio.templating.values.versions import Versioned
 
 
@@ -79,12 +79,12 @@ class QuarantinedObjects:
         """Objects that were quarantined before this render, and of which that is decided again."""
         self._failing_soon: set[ObjectId] = set()
         """Objects that will fail with the change that is being rendered ahead."""
-        self._found: dict[FragmentKey, tuple[FragmentOutput | None, FragmentOutput | None]] = {}
-        """Fallbacks of fragments whose own outputs are not used: the prepared and the valid one."""
+        self._found: dict[FragmentKey, Earlier] = {}
+        """Fallbacks of fragments whose own outputs are not used."""
         self._demands: dict[FragmentKey, frozenset[str]] = {}
         """Guards that fragments ask for whose own outputs are not used."""
         self._demanding: set[ObjectId] = set()
-        """Objects whose fragments ask for other guards than before."""
+        """Objects whose fragments ask for other guards than before, or have a fallback of another object."""
         self._failures: dict[FragmentKey, BodyResult] = {}
         """Results of fragments that failed when they last rendered."""
         self._known: set[FragmentKey] = set()
@@ -114,7 +114,7 @@ class QuarantinedObjects:
         """Return the objects that are served by a fallback, each in the version from which that was rendered."""
         found: dict[ObjectId, Any] = {}
         for object_id, fallback in self._fallbacks.items():
-            version = _version_of(run, object_id, fallback)
+            version = self._version_of(run, object_id, fallback)
             if version is not None:
                 found[object_id] = version
         return found
@@ -134,19 +134,25 @@ class QuarantinedObjects:
             self._demands[key] = guards
             self._demanding.add(_id_of_key(key))
 
-    def find(self, recall: Recall, key: FragmentKey, fallback: Fallback | None) -> FragmentOutput | None:
-        """Return the fallback that the fragment *key* outputs; None without one."""
-        prepared, valid = self._found[key] = recall.prepared(key), recall.valid.get(key)
+    def find(self, recall: Recall, key: FragmentKey, fallback: Fallback | None, resource: Any) -> FragmentOutput | None:
+        """Return the fallback that the fragment *key* of *resource* outputs; None without one."""
+        # A Secret is often recreated when its certificate is renewed, and many objects depend on it.
+        uid = "" if key.kind == "Secret" else uid_of(resource)
+        earlier = self._found[key] = Earlier(recall.prepared(key), recall.valid.get(key), uid)
         if fallback is Fallback.CLOSED:
             return None
-        return valid if fallback is Fallback.VALID else prepared
+        found = earlier.valid if fallback is Fallback.VALID else earlier.prepared
+        if earlier.is_of_another(found):
+            self._demanding.add(_id_of_key(key))
+            return None
+        return found
 
     def others_than(self, recall: Recall) -> set[FragmentKey]:
         """Return the fragments for which *recall* has others than those that were found."""
         return {
             key
-            for key, (prepared, valid) in self._found.items()
-            if recall.prepared(key) is not prepared or recall.valid.get(key) is not valid
+            for key, found in self._found.items()
+            if recall.prepared(key) is not found.prepared or recall.valid.get(key) is not found.valid
         }
 
     def forget(self, key: FragmentKey) -> None:
@@ -219,7 +225,7 @@ class QuarantinedObjects:
         for found in expected:
             known = next(turns_of(run.roots, found), None)
             fallback = self._fallback_for(run, found)
-            if known is not None and _version_of(run, found, fallback) is known.resource:
+            if known is not None and self._version_of(run, found, fallback) is known.resource:
                 self._fallbacks[found] = fallback
                 # It may not fail after all.
                 self._settled_for = None
@@ -316,32 +322,35 @@ class QuarantinedObjects:
         for key in keys:
             now = run.produced.get(key)
             demands |= self._demands.get(key, now.guards if now is not None else frozenset())
-        if not without_prepared and _are_usable(recall, {key: recall.prepared(key) for key in keys}, demands):
+        if not without_prepared and _are_usable(recall, self._fallbacks_of(run, found, Fallback.PREPARED), demands):
             return Fallback.PREPARED
-        if _are_usable(recall, {key: recall.valid.get(key) for key in keys}, demands):
+        if _are_usable(recall, self._fallbacks_of(run, found, Fallback.VALID), demands):
             return Fallback.VALID
         return Fallback.CLOSED
+
+    def _fallbacks_of(self, run: RunState, found: ObjectId, fallback: Fallback) -> dict[FragmentKey, FragmentOutput]:
+        """Return the outputs of the object's fragments that *fallback* means, without those of another object."""
+        keys, recall = tuple(_keys_of(run, found)), run.recall
+        # All fragments render from the same version of the object; those with own outputs are not in `_found`.
+        now = next((self._found[key] for key in keys if key in self._found), Earlier(None, None))
+        outputs = {
+            key: recall.prepared(key) if fallback is Fallback.PREPARED else recall.valid.get(key) for key in keys
+        }
+        return {key: one for key, one in outputs.items() if one is not None and not now.is_of_another(one)}
+
+    def _version_of(self, run: RunState, found: ObjectId, fallback: Fallback) -> Any | None:
+        """Return the version of the object from which its *fallback* was rendered; None without one."""
+        if fallback is Fallback.CLOSED:
+            return None
+        outputs = self._fallbacks_of(run, found, fallback).values()
+        return next((one.resource for one in outputs if one.resource is not None), None)
 
 
 def _keys_in(unit: Unit | Trace) -> set[FragmentKey]:
     return {*unit.outputs, *(rejection.key for _, rejection in unit.rejections)}
 
 
-def _version_of(run: RunState, found: ObjectId, fallback: Fallback) -> Any | None:
-    """Return the version of the object from which its *fallback* was rendered; None without one."""
-    if fallback is Fallback.CLOSED:
-        return None
-    outputs = (
-        run.recall.prepared(key) if fallback is Fallback.PREPARED else run.recall.valid.get(key)
-        for key in _keys_of(run, found)
-    )
-    return next((one.resource for one in outputs if one is not None and one.resource is not None), None)
-
-
-def _are_usable(
-    recall: Recall, outputs: Mapping[FragmentKey, FragmentOutput | None], demands: AbstractSet[str]
-) -> bool:
-    known = {key: output for key, output in outputs.items() if output is not None}
+def _are_usable(recall: Recall, known: Mapping[FragmentKey, FragmentOutput], demands: AbstractSet[str]) -> bool:
     if any(recall.is_blocked(key, output) for key, output in known.items()):
         return False
     if not demands <= frozenset().union(*(output.guards for output in known.values())):

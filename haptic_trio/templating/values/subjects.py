@@ -36,6 +36,12 @@ def subject_of(resource: Mapping[str, Any]) -> Subject:
     )
 
 
+def uid_of(resource: Any) -> str:
+    """Return `metadata.uid` of *resource*; empty without one."""
+    metadata = (resource.get("metadata") or {}) if resource is not None else {}
+    return str(metadata.get("uid") or "")
+
+
 def is_same_object(left: Subject, right: Subject) -> bool:
     """Whether both are the same object, in any version."""
     return (left.kind, left.namespace, left.name) == (right.kind, right.namespace, right.name)
