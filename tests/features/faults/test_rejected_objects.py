@@ -138,6 +138,26 @@ async def test_a_rejected_canary_passes_no_newer_rule_of_the_ingress_that_it_sha
         await running.quiet()
         assert (await site.get("shop.test", X_Canary="always"))[0] == 403
 
+        # Nor does one that is rejected and has lost the annotation.
+        site.write("shop", shop(proxy_read_timeout="9"))
+        site.write("canary", canary())
+        await running.serves(site, "shop.test", "one")
+        await running.quiet()
+        assert await site.get("shop.test", X_Canary="always") == (200, "two")
+        former = canary(no_such_annotation="x")
+        del former["metadata"]["annotations"][f"{NGINX}canary"]
+        since = len(running.events)
+        site.write("canary", former)
+        assert not (await rejected(running, "canary", since=since)).has_fallback
+        assert await site.get("shop.test", X_Canary="always") == (200, "one")
+        site.write("shop", shop(proxy_read_timeout="9", whitelist_source_range="192.0.2.1"))
+        await running.answers(site, "shop.test", 403)
+        await running.quiet()
+        assert (await site.get("shop.test", X_Canary="always"))[0] == 403
+        # Its own routes were never good.
+        site.remove("shop")
+        await running.answers(site, "shop.test", 503)
+
 
 def tls_secret(when: str, certificate: trustme.LeafCert, key: trustme.LeafCert, name: str = "late") -> dict[str, Any]:
     """Return a Secret that was created at the time *when*."""
