@@ -90,7 +90,10 @@ class Fetcher:
             if answer.status == 304 and known is not None:
                 return None
             if answer.status == 200:
-                return content_of(answer)
+                content = content_of(answer)
+                if not request.may_be_empty and not content.text.strip():
+                    raise FetchError("the content is empty")
+                return content
             if answer.status not in _REDIRECTS:
                 raise FetchError(f"the server answered {answer.status}", may_retry=answer.may_retry)
             target = next_url(parts, answer.headers.get("location", ""), self._policy)

@@ -21,7 +21,7 @@ RETRIES: Final = 2
 MOST_RETRIES: Final = 10
 LONGEST_URL: Final = 2_048
 
-_OPTIONS: Final = ("interval", "timeout", "retries", "critical", "auth", "headers", "ca")
+_OPTIONS: Final = ("interval", "timeout", "retries", "critical", "empty", "auth", "headers", "ca")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}").fullmatch
 _UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e]")
 _NOT_IN_URLS: Final = re.compile(r"[^\x21-\x7e]|[\"<>\\^`{|}]")
@@ -79,6 +79,8 @@ class FetchRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     retries: int = RETRIES
     critical: bool = False
     """Without the content, the template that asks for it fails."""
+    may_be_empty: bool = True
+    """A blank content counts; otherwise the fetch has failed."""
     headers: tuple[tuple[str, str], ...] = ()
     """Sent to this origin alone; credentials are among them."""
     ca: str = ""
@@ -122,7 +124,8 @@ def make_request(url: Any, options: Mapping[str, Any], policy: FetchPolicy, find
         interval=interval,
         timeout=timeout,
         retries=_retries(options.get("retries", RETRIES)),
-        critical=_truth(options.get("critical", False)),
+        critical=_truth(options.get("critical", False), "critical"),
+        may_be_empty=_truth(options.get("empty", True), "empty"),
         headers=tuple(sorted(headers.items())),
         ca=_certificates(options.get("ca")),
     )
@@ -182,9 +185,9 @@ def _retries(value: Any) -> int:
     return int(value)
 
 
-def _truth(value: Any) -> bool:
+def _truth(value: Any, option: str) -> bool:
     if not isinstance(value, bool):
-        raise RequestFaultError("`critical` is neither true nor false")
+        raise RequestFaultError(f"`{option}` is neither true nor false")
     return value
 
 

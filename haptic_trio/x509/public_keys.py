@@ -22,6 +22,7 @@ _HMAC: Final = ("HS256",)
 _LEAST_RSA_BITS: Final = 2048
 _MOST_RSA_BITS: Final = 8192
 _LEAST_SECRET: Final = 32
+_MOST_PUBLISHED: Final = 100
 
 
 class TokenKeyError(Exception):
@@ -58,8 +59,44 @@ def read_secret(content: bytes) -> TokenKey:
     return TokenKey(_HMAC, secret=content)
 
 
+class PublishedKeys(msgspec.Struct, frozen=True):
+    """The public keys of a JSON Web Key Set that an identity provider publishes."""
+
+    keys: tuple[TokenKey, ...]
+    unusable: tuple[str, ...]
+    """Why each other key for signatures is left out."""
+
+
 def read_key_set(content: bytes) -> list[TokenKey]:
     """Return the keys of a JSON Web Key Set that verify signatures; raises `TokenKeyError`."""
+    return list(_keys(_entries(content)))
+
+
+def read_published_keys(content: bytes) -> PublishedKeys:
+    """Return the public keys of a JSON Web Key Set from elsewhere; raises `TokenKeyError` for any other text.
+
+    A key that cannot be used is left out (RFC 7517, section 5), since a
+    provider has keys for other clients as well. A shared secret is left out
+    as well: anyone could sign with a published one.
+    """
+    keys, unusable = list[TokenKey](), list[str]()
+    entries = _entries(content)
+    if len(entries) > _MOST_PUBLISHED:
+        raise TokenKeyError(f"the set has more than {_MOST_PUBLISHED} keys")
+    for number, entry in enumerate(entries):
+        try:
+            found = list(_keys([entry]))
+        except TokenKeyError as exc:
+            unusable.append(str(exc).replace("key 0", f"key {number}", 1))
+            continue
+        if any(key.secret for key in found):
+            unusable.append(f"key {number} of the set: it is a shared secret, which must not be published")
+        else:
+            keys += found
+    return PublishedKeys(tuple(keys), tuple(unusable))
+
+
+def _entries(content: bytes) -> Sequence[Mapping[str, Any]]:
     try:
         found = msgspec.json.decode(content, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError) as exc:
@@ -67,7 +104,7 @@ def read_key_set(content: bytes) -> list[TokenKey]:
     keys = found.get("keys")
     if not isinstance(keys, list) or not all(isinstance(key, dict) for key in keys):
         raise TokenKeyError("it is not a JSON Web Key Set: it has no list of keys")
-    return list(_keys(keys))
+    return keys
 
 
 def _keys(keys: Sequence[Mapping[str, Any]]) -> Iterator[TokenKey]:

@@ -1,4 +1,4 @@
-"""The keys of tokens in a running controller: a changed Secret replaces the keys, without a reload if it can."""
+"""The keys of tokens in a running controller: changed keys of a Secret or URL, without a reload where possible."""
 
 import base64
 from pathlib import Path
@@ -6,10 +6,22 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.messages import InstanceDeployed
+from haptic_trio.messages import HttpContentRejected, HttpFetched, InstanceDeployed, WarningRaised, WarningResolved
 from tests.features.harness import Site, controller, ingress
-from tests.libraries.requests.tokens import CLAIMS, OTHER_RSA, RSA_KEY, by_rsa, by_secret, public_pem, token
+from tests.libraries.requests.tokens import (
+    CLAIMS,
+    OTHER_RSA,
+    RSA_KEY,
+    by_rsa,
+    by_secret,
+    encoded,
+    key_set,
+    of_rsa,
+    public_pem,
+    token,
+)
 from tests.support.processes.haproxy import backend
+from tests.support.traffic.web import Page, serving_pages
 
 pytestmark = pytest.mark.haproxy
 OLD, NEW = b"old" * 20, b"new" * 20
@@ -21,15 +33,22 @@ def write_keys(site: Site, **entries: bytes) -> None:
     site.write("keys", {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": meta, "data": data})
 
 
-def write_site(site: Site) -> None:
+def write_site(site: Site, **source: str) -> None:
     site.write_config(
+        http={"allowedNetworks": ["127.0.0.1/32"], "minInterval": "50ms"},
         templating={
             "libraries": ["base", "ssl", "ingress", "haptic-annotations"],
-            "extraContext": {"httpPort": site.port, "bindAddress": "127.0.0.1"},
-        }
+            "extraContext": {
+                "httpPort": site.port,
+                "bindAddress": "127.0.0.1",
+                "jwksUrls": list(source.values()),
+                "jwksInterval": "100ms",
+            },
+        },
     )
     web = ingress("web", "web.test", "web")
-    annotations = {"jwt-secret": "keys", "jwt-issuer": CLAIMS["iss"], "jwt-audience": CLAIMS["aud"]}
+    keys = {name.replace("_", "-"): value for name, value in source.items()} or {"jwt-secret": "keys"}
+    annotations = {**keys, "jwt-issuer": CLAIMS["iss"], "jwt-audience": CLAIMS["aud"]}
     web["metadata"]["annotations"] = {f"haptic-trio/{name}": text for name, text in annotations.items()}
     site.write("ingress-web", web)
 
@@ -84,3 +103,50 @@ async def test_a_changed_shared_secret_needs_no_reload(site: Site, haproxy_binar
 
         assert await status(site, former) == 401
         assert not any(event.result.reloaded for event in running.events.all(InstanceDeployed)[since:])
+
+
+async def test_keys_of_a_url_are_kept_fresh_and_fail_closed(site: Site, haproxy_binary: Path) -> None:
+    former, latter = token("RS256", by_rsa(RSA_KEY)), token("RS256", by_rsa(OTHER_RSA))
+    async with serving_pages() as issuer, backend("one") as one:
+        issuer.pages["/jwks"] = Page(status=503)
+        write_site(site, jwt_jwks_url=issuer.url("/jwks"))
+        site.write_service("web", one)
+        site.write_ingress("other", "other.test", "web")
+        async with controller(site, haproxy_binary) as running:
+            # Without a key, requests of this Ingress alone are rejected.
+            raised = await running.wait(WarningRaised)
+            assert (raised.warning.subject.name, raised.warning.reason) == ("web", "NoTokenKeys")
+            assert f"jwt-jwks-url: there is no key from {issuer.url('/jwks')}" in raised.warning.message
+            await running.serves(site, "other.test", "one")
+            assert await status(site, former) == 401
+
+            # A published secret does not count, and keys that HAProxy cannot use are left out.
+            shared = {"kty": "oct", "k": encoded(OLD), "alg": "HS256"}
+            keys = [of_rsa(RSA_KEY, kid="1"), shared, {"kty": "OKP", "crv": "Ed25519", "x": "AA"}]
+            issuer.text("/jwks", key_set(*keys).decode())
+            await until_taken(site, former)
+            await running.wait(WarningResolved)
+            assert await status(site, latter) == 401
+            assert await status(site, token("HS256", by_secret(OLD))) == 401
+
+            issuer.text("/jwks", key_set(of_rsa(OTHER_RSA, kid="2")).decode())
+            await until_taken(site, latter)
+            assert await status(site, former) == 401
+
+            # An issuer that fails, or answers with something else, does not take the keys away.
+            await running.quiet()
+            since = len(running.events)
+            issuer.text("/jwks", "<html>down for maintenance</html>")
+            rejected = await running.wait(HttpContentRejected, since=since)
+            assert "not a JSON Web Key Set" in rejected.problem.message
+            issuer.text("/jwks", " ")
+            await running.wait(HttpFetched, lambda event: event.outcome == "failed", since=since)
+            await running.quiet()
+            assert await status(site, latter) == 200
+
+            # An issuer that withdraws all keys is believed.
+            issuer.text("/jwks", key_set().decode())
+            await running.wait(WarningRaised, since=since)
+            await running.quiet()
+            assert await status(site, latter) == 401
+            assert await site.get("other.test") == (200, "one")

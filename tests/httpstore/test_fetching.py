@@ -65,6 +65,14 @@ class Names:
         return Fetcher(policy, dialer=dialer, jitter=lambda: 1.0)
 
 
+async def test_a_blank_content_is_a_failure_if_it_must_not_be_empty() -> None:
+    async with serving_pages() as web:
+        web.text("/", "\ufeff \r\n")
+
+        assert await text_of(web.url("/")) == " \r\n"
+        assert await failure_of(web.url("/"), empty=False) == "the content is empty"
+
+
 async def test_content_comes_with_what_it_is_recognised_by() -> None:
     async with serving_pages() as web:
         web.text("/deny.txt?list=1", "\ufeffgrün\n", etag='"one"', last_modified="Sat, 21 Nov 2026 10:00:00 GMT")

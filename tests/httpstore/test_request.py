@@ -136,6 +136,7 @@ def test_what_is_not_an_http_url_is_rejected(url: Any, message: str) -> None:
         ({"retries": 11}, "`retries`"),
         ({"retries": True}, "`retries`"),
         ({"critical": "yes"}, "`critical`"),
+        ({"empty": 0}, "`empty`"),
         ({"headers": ["a"]}, "`headers`"),
         ({"headers": {"a b": "c"}}, "name"),
         ({"headers": {"Host": "c"}}, "is reserved"),

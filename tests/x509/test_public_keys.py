@@ -1,5 +1,6 @@
 """Keys of tokens are read with the algorithms of their type alone; private, short and unknown ones are rejected."""
 
+import base64
 import json
 
 import pytest
@@ -7,7 +8,7 @@ import trustme
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from haptic_trio.x509.public_keys import TokenKeyError, read_key_set, read_pem, read_secret
+from haptic_trio.x509.public_keys import TokenKeyError, read_key_set, read_pem, read_published_keys, read_secret
 
 AUTHORITY = trustme.CA()
 
@@ -68,3 +69,30 @@ def test_a_key_set_with_a_key_that_cannot_be_used_is_rejected(key: object) -> No
 
 def test_a_set_without_keys_has_none() -> None:
     assert read_key_set(b'{"keys": []}') == []
+
+
+def test_keys_that_an_issuer_publishes_for_others_are_left_out() -> None:
+    numbers = ec.generate_private_key(ec.SECP256R1()).public_key().public_numbers()
+    usable = {"kty": "EC", "crv": "P-256", "x": encoded(numbers.x), "y": encoded(numbers.y)}
+    others = [
+        {**usable, "use": "enc"},
+        {**usable, "crv": "P-521"},
+        {**usable, "d": "AQAB"},
+        {"kty": "RSA", "n": "AQAB", "e": "AQAB"},
+        {"kty": "oct", "k": "x" * 64},
+    ]
+
+    found = read_published_keys(json.dumps({"keys": [*others, usable]}).encode())
+
+    assert [key.algorithms for key in found.keys] == [("ES256",)]
+    assert [text.split(":")[0] for text in found.unusable] == [f"key {number} of the set" for number in (1, 2, 3, 4)]
+    assert "shared secret" in found.unusable[-1]
+
+
+def test_a_set_with_very_many_keys_is_rejected_unread() -> None:
+    with pytest.raises(TokenKeyError, match="more than 100 keys"):
+        read_published_keys(json.dumps({"keys": [{"kty": "RSA"}] * 101}).encode())
+
+
+def encoded(number: int) -> str:
+    return base64.urlsafe_b64encode(number.to_bytes(32)).rstrip(b"=").decode()

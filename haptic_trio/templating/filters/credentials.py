@@ -13,8 +13,16 @@ from typing import Any, Final, NamedTuple
 
 from haptic_trio.templating.filters.emit import EmitError
 from haptic_trio.templating.values.faults import TemplateFaultError
+from haptic_trio.templating.values.marks import strip_marks
 from haptic_trio.templating.values.text import Emitted
-from haptic_trio.x509.public_keys import TokenKey, TokenKeyError, read_key_set, read_pem, read_secret
+from haptic_trio.x509.public_keys import (
+    TokenKey,
+    TokenKeyError,
+    read_key_set,
+    read_pem,
+    read_published_keys,
+    read_secret,
+)
 
 _MOST_KEYS: Final = 16
 _MOST_CLIENTS: Final = 10_000
@@ -36,6 +44,14 @@ class JwtKey(NamedTuple):
     """The secret in base64, for a map; empty for a public key."""
 
 
+class JwtKeySet(NamedTuple):
+    """The keys of a JSON Web Key Set that was fetched."""
+
+    keys: list[JwtKey]
+    unusable: list[str]
+    """Why other keys of the set are left out."""
+
+
 def jwt_keys(data: Any) -> list[JwtKey]:
     """The keys in *data* of a Secret, by the ends of the names of its entries.
 
@@ -51,12 +67,28 @@ def jwt_keys(data: Any) -> list[JwtKey]:
             raise EmitError(f"jwt_keys: the entry {name[:80]!r} of the Secret cannot be used: {exc}") from None
     if len(found) > _MOST_KEYS:
         raise EmitError(f"jwt_keys: the Secret has more than {_MOST_KEYS} keys", "each may be tried for a request")
-    return [
-        JwtKey(
-            [Emitted(one) for one in key.algorithms], Emitted(key.pem), Emitted(base64.b64encode(key.secret).decode())
-        )
-        for key in found
-    ]
+    return list(map(_written, found))
+
+
+def jwt_key_set(text: Any) -> JwtKeySet:
+    """The public keys in *text*, a JSON Web Key Set that an identity provider publishes.
+
+    Keys that HAProxy cannot use are left out, and so are shared secrets. Any other text is rejected.
+    """
+    if not isinstance(text, str):
+        raise TemplateFaultError("jwt_key_set expects the text of a JSON Web Key Set")
+    try:
+        found = read_published_keys(strip_marks(text).encode("utf-8", "surrogatepass"))
+    except TokenKeyError as exc:
+        raise EmitError(f"jwt_key_set: the content cannot be used: {exc}") from None
+    if len(found.keys) > _MOST_KEYS:
+        raise EmitError(f"jwt_key_set: the set has more than {_MOST_KEYS} keys", "each may be tried for a request")
+    return JwtKeySet(list(map(_written, found.keys)), list(found.unusable))
+
+
+def _written(key: TokenKey) -> JwtKey:
+    algorithms = [Emitted(one) for one in key.algorithms]
+    return JwtKey(algorithms, Emitted(key.pem), Emitted(base64.b64encode(key.secret).decode()))
 
 
 def _keys_in(name: str, content: bytes) -> list[TokenKey]:
@@ -109,4 +141,9 @@ def _entries(data: Any, name: str) -> Iterator[tuple[str, bytes]]:
             raise EmitError(f"{name}: the entry {str(key)[:80]!r} of the Secret is not base64") from None
 
 
-CREDENTIALS: Final[dict[str, Callable[..., Any]]] = {"api_keys": api_keys, "claim": claim, "jwt_keys": jwt_keys}
+CREDENTIALS: Final[dict[str, Callable[..., Any]]] = {
+    "api_keys": api_keys,
+    "claim": claim,
+    "jwt_key_set": jwt_key_set,
+    "jwt_keys": jwt_keys,
+}

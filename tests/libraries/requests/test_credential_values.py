@@ -81,7 +81,9 @@ def test_api_keys_that_cannot_be_used_reject_the_ingress(
     [
         ({"jwt-secret": "keys", "jwt-audience": "a"}, "jwt-secret requires jwt-issuer"),
         ({"jwt-secret": "keys", "jwt-issuer": "a"}, "jwt-secret requires jwt-audience"),
-        ({"jwt-issuer": "a"}, "jwt-issuer requires jwt-secret"),
+        ({"jwt-issuer": "a"}, "jwt-issuer requires jwt-secret or jwt-jwks-url"),
+        ({"jwt-jwks-url": "https://a.test/", "jwt-issuer": "a"}, "jwt-jwks-url requires jwt-audience"),
+        ({**GIVEN, "jwt-jwks-url": "http://169.254.169.254/x?k=s"}, "does not allow http://169.254.169.254/x;"),
         ({**GIVEN, "jwt-secret": "other/keys"}, "in the namespace of the Ingress"),
         ({**GIVEN, "jwt-audience": ","}, "1 to 20 audiences"),
         ({**GIVEN, "jwt-audience": "shop, *"}, "1 to 20 audiences"),
