@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 import trio
 
-from haptic_trio.messages import HttpContentRejected, HttpFetched, InstanceDeployed, WarningRaised, WarningResolved
+from haptic_trio.messages import (
+    HttpContentAccepted,
+    HttpContentRejected,
+    HttpFetched,
+    InstanceDeployed,
+    WarningRaised,
+    WarningResolved,
+)
 from tests.features.harness import Site, controller, ingress
 from tests.libraries.requests.tokens import (
     CLAIMS,
@@ -129,8 +136,10 @@ async def test_keys_of_a_url_are_kept_fresh_and_fail_closed(site: Site, haproxy_
             assert await status(site, latter) == 401
             assert await status(site, token("HS256", by_secret(OLD))) == 401
 
+            since = len(running.events)
             issuer.text("/jwks", key_set(of_rsa(OTHER_RSA, kid="2")).decode())
             await until_taken(site, latter)
+            await running.wait(HttpContentAccepted, since=since)
             assert await status(site, former) == 401
 
             # An issuer that fails, or answers with something else, does not take the keys away.

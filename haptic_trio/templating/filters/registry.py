@@ -16,6 +16,7 @@ from jinja2.environment import Environment
 from jinja2.runtime import Context
 
 from haptic_trio.templating.filters import content, selection
+from haptic_trio.templating.filters.address_lists import ADDRESS_LISTS
 from haptic_trio.templating.filters.authorities import AUTHORITIES
 from haptic_trio.templating.filters.credentials import CREDENTIALS
 from haptic_trio.templating.filters.emit import EmitError, emit, number_text
@@ -242,6 +243,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     **{name: _listed(name) for name in _MADE_LISTS},
     **{name: _bounded(name) for name in ("batch", "slice")},
     **{name: _keeping_value(filter_) for name, filter_ in (EMITTERS | VALUES | EXTERNAL | EXPRESSIONS).items()},
+    **ADDRESS_LISTS,
     **AUTHORITIES,
     **CREDENTIALS,
     "attr": attr,

@@ -107,6 +107,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "api-key-header": "X-Key",
         "api-key-client-header": "X-Client",
         "jwt-claims-to-headers": "X-User=sub",
+        "deny-lists": "bots, tor",
         "jwt-jwks-url": "https://issuer.example.com/jwks.json",
     },
 }

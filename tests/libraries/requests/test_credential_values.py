@@ -94,6 +94,8 @@ def test_api_keys_that_cannot_be_used_reject_the_ingress(
         ({**GIVEN, "jwt-claims-to-headers": "X-User=a'b"}, "not the name of a claim"),
         ({**GIVEN, "jwt-claims-to-headers": "X-User=sub]"}, "not the name of a claim"),
         ({**GIVEN, "jwt-claims-to-headers": "X User=sub"}, "header"),
+        ({"deny-lists": "bots"}, "deny-lists: there is no list bots; the setting denyLists has none"),
+        ({"deny-lists": ","}, "1 to 20 names of lists"),
         ({"api-key-header": "X-Key"}, "api-key-header requires api-key-secret"),
         ({"api-key-secret": "none", "api-key-header": "Transfer-Encoding"}, "cannot name Host"),
     ],
