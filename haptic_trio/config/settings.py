@@ -18,6 +18,7 @@ from haptic_trio.yaml.scalars import shorten
 
 _ALIKE: Final = 0.8
 _WORD: Final = re.compile(r"[^\s\x00-\x1f\x7f]+").fullmatch
+_LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?").fullmatch
 _REFERENCE: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?/[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?").fullmatch
 
 
@@ -39,6 +40,7 @@ class SettingType(StrEnum):
     NETWORK = "network"
     ENDPOINT = "endpoint"
     REFERENCE = "reference"
+    NAMESPACES = "namespaces"
     ANYTHING = "anything"
     LIST = "list"
     MAPPING = "mapping"
@@ -145,6 +147,8 @@ def _check_one(kind: SettingType, setting: Setting, value: Any, path: str) -> It
         expected, hint = _expected_number(setting, value), _unquoted(value)
     elif setting.values and setting.type is not SettingType.MAPPING:
         expected = "" if value in setting.values else _one_of(setting)
+    elif kind is SettingType.NAMESPACES:
+        expected, hint = _expected_namespaces(value)
     elif kind in _FITS:
         expected, hint = _expected_text(kind, value)
     if expected:
@@ -175,6 +179,13 @@ def _expected_text(kind: SettingType, value: Any) -> tuple[str, str]:
     if kind is SettingType.PORT:
         return phrase, _unquoted(value)
     return phrase, f'put it in quotes: "{value}"' if kind is SettingType.TEXT else ""
+
+
+def _expected_namespaces(value: Any) -> tuple[str, str]:
+    """Return what *value* should be and a hint; both empty if it is that."""
+    if isinstance(value, list) and all(isinstance(one, str) and (one == "*" or _LABEL(one)) for one in value):
+        return "", ""
+    return "a list of namespaces", 'write `[shop, billing]`, or `["*"]` for all'
 
 
 def _one_of(setting: Setting) -> str:

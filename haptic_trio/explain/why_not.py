@@ -51,7 +51,7 @@ def route_reasons_at(site: Site, host: str, path: str = "") -> Iterator[str]:
         return
     for route in islice(routes_at(site.stores, host), _MOST_OBJECTS):
         title = str(named_resource(route))
-        faults = list(route_faults(route, site.stores, controller))
+        faults = list(route_faults(route, site.stores, controller, site.context.get("gatewayFilters") or {}))
         yield from (f"{title}: {fault}" for fault in faults[:_MOST_PATHS])
         if path and not faults and not site.problems_of(subject_of(route)):
             paths = list(dict.fromkeys(_matches_of(route)))

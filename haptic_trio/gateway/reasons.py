@@ -7,6 +7,7 @@ server to write it to. These name the field, and the objects that exist.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from haptic_trio.gateway.extensions import NO_FILTERS, Allowed, filter_problems
 from haptic_trio.gateway.hostnames import ANY
 from haptic_trio.gateway.listeners.listeners import all_listeners, class_of, is_managed, is_managed_class
 from haptic_trio.gateway.objects import (
@@ -74,9 +75,12 @@ def gateway_faults(gateway: Resource, stores: Mapping[str, Any], controller: str
         yield Fault("ForeignClass", "spec.gatewayClassName", message)
 
 
-def route_faults(route: Resource, stores: Mapping[str, Any], controller: str) -> Iterator[Fault]:
-    """Yield what is wrong with the parents and backends of *route*, a route of a Gateway.
+def route_faults(
+    route: Resource, stores: Mapping[str, Any], controller: str, filters: Allowed = NO_FILTERS
+) -> Iterator[Fault]:
+    """Yield what is wrong with the parents, backends and filters of *route*, a route of a Gateway.
 
+    *filters* are those of the administrator that routes may name.
     A route whose parents all belong to other controllers has faults of its parents only.
     """
     kind = ROUTE_KINDS[route["kind"]]
@@ -96,6 +100,9 @@ def route_faults(route: Resource, stores: Mapping[str, Any], controller: str) ->
         yield Fault("NoMatchingParent", "spec.parentRefs", "the route names no Gateway")
     if attachments:
         yield from _backend_faults(route, kind, stores)
+        for field, problem in filter_problems(route, filters):
+            message = f"{problem.message}; requests of the rule are answered with 500"
+            yield Fault(problem.reason, f"spec.{field}", message)
 
 
 def routes_at(stores: Mapping[str, Any], host: str, *, is_named: bool = False) -> Iterator[dict[str, Any]]:

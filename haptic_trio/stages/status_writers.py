@@ -161,6 +161,7 @@ def _gateway_sources(
         return []
     context = config.templating.extra_context
     controller, rules = str(context.get("gatewayController", "")), PortRules.of_settings(context)
+    filters = context.get("gatewayFilters") or {}
     extra = WITH_SERVICES if _has_gateway_services(config, stores) else frozenset[str]()
 
     def known() -> tuple[str, ...] | None:
@@ -173,7 +174,7 @@ def _gateway_sources(
         GatewayStatus(stores, controller, rules, known),
         ListenerSetStatus(stores, controller, rules),
         PolicyStatus(stores, controller),
-        *(RouteStatus(stores, controller, kind=kind) for kind in ROUTE_KINDS.values()),
+        *(RouteStatus(stores, controller, kind=kind, filters=filters) for kind in ROUTE_KINDS.values()),
     ]
 
 

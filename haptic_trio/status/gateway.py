@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from haptic_trio.gateway.answers import Answers, Record
+from haptic_trio.gateway.extensions import NO_FILTERS, Allowed
 from haptic_trio.gateway.features import FEATURES
 from haptic_trio.gateway.listeners.addresses import Placement, place_gateways
 from haptic_trio.gateway.listeners.held_ports import PORT_STORES, HeldPorts
@@ -292,6 +294,7 @@ class RouteStatus:
         controller: str,
         *,
         kind: RouteKind,
+        filters: Allowed = NO_FILTERS,
         clock: Callable[[], str] = now,
     ) -> None:
         self.name = kind.name
@@ -299,14 +302,12 @@ class RouteStatus:
         rivals = RIVALS.get(kind.name)
         self.inputs: Sequence[str] = (*_ROUTE_INPUTS, *((rivals.store,) if rivals is not None else ()))
         self._answers = Answers(stores)
+        self._entries = partial(route_parents, filters=filters)
         self._rivalry = Rivalry(kind, self._answers.lookups)
-        self._kind = kind
-        self._stores = stores
-        self._controller = controller
+        self._stores, self._kind, self._controller = stores, kind, controller
         self._timed = _Timed(self.store, stores, clock)
         self._known: dict[ResourceRef, tuple[Resource, Sequence[Mapping[str, Any]], Record]] = {}
-        # Routes that compete for host names.
-        self._contested: dict[ResourceRef, None] = {}
+        self._contested: dict[ResourceRef, None] = {}  # routes that compete for host names
 
     def related(self) -> Collection[ResourceRef]:
         """See `StatusSource.related`: a route that displaces another one may be displaced itself."""
@@ -314,8 +315,8 @@ class RouteStatus:
 
     def wanted(self, resource: Resource) -> Status | None:
         """See `StatusSource.wanted`."""
-        own = self._parents(resource)
-        return _shared_status(self._timed, resource, self._controller, "parents", "parentRef", own)
+        parents = self._parents(resource)
+        return _shared_status(self._timed, resource, self._controller, "parents", "parentRef", parents)
 
     def _parents(self, resource: Resource) -> Sequence[Mapping[str, Any]]:
         store = self._stores[self._kind.store]
@@ -329,7 +330,7 @@ class RouteStatus:
         if known is not None and known[0] is route and self._answers.holds(known[2]):
             return known[1]
         (parents, has_rivals), record = self._answers.record(
-            lambda: self._rivalry.ask(lambda lookups: route_parents(route, self._kind, lookups, self._controller))
+            lambda: self._rivalry.ask(lambda lookups: self._entries(route, self._kind, lookups, self._controller))
         )
         self._known[ref] = route, parents, record
         if has_rivals:

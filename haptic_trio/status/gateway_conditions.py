@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from haptic_trio.gateway.conditions import condition
+from haptic_trio.gateway.extensions import NO_FILTERS, Allowed, filter_problems
 from haptic_trio.gateway.features import FEATURES
 from haptic_trio.gateway.listeners.addresses import IP_ADDRESS, Placement
 from haptic_trio.gateway.listeners.certificates import CertificateProblem, certificates_of
@@ -308,15 +309,17 @@ def listener_status(
     }
 
 
-def route_parents(route: Resource, kind: RouteKind, lookups: Lookups, controller: str) -> list[dict[str, Any]]:
-    """Return the status entries of *route* for its parents of this controller."""
+def route_parents(
+    route: Resource, kind: RouteKind, lookups: Lookups, controller: str, filters: Allowed = NO_FILTERS
+) -> list[dict[str, Any]]:
+    """Return the status entries of *route* for its parents of this controller; *filters* are those it may name."""
     generation = generation_of(route)
     attachments = list(attach(route, kind.name, lookups, controller))
     if not attachments:
         return []
     faults = faults_of(route, kind, lookups)
     is_partial = 0 < len(faults) < sum(1 for _ in rules_of(route))
-    refs = _resolved_refs(route, kind, lookups, generation)
+    refs = _resolved_refs(route, kind, lookups, generation, filters)
     parents = []
     for attachment in attachments:
         if attachment.reason:
@@ -339,12 +342,16 @@ def route_parents(route: Resource, kind: RouteKind, lookups: Lookups, controller
     return parents
 
 
-def _resolved_refs(route: Resource, kind: RouteKind, lookups: Lookups, generation: int) -> dict[str, Any]:
+def _resolved_refs(
+    route: Resource, kind: RouteKind, lookups: Lookups, generation: int, filters: Allowed
+) -> dict[str, Any]:
     for _, rule in rules_of(route):
         for reference in (*items_of(rule, "backendRefs"), *_mirrored(rule)):
             _, reason, message = resolve(route, reference, kind.name, lookups)
             if reason:
                 return condition("ResolvedRefs", False, reason, message, generation=generation)
+    for field, problem in filter_problems(route, filters):
+        return condition("ResolvedRefs", False, problem.reason, f"{field}: {problem.message}", generation=generation)
     return condition("ResolvedRefs", True, "ResolvedRefs", generation=generation)
 
 

@@ -86,7 +86,7 @@ class Site:
     """The victim's objects, and those of attackers for a while."""
 
     def __init__(self) -> None:
-        config = library_config(*LIBRARIES, sslRedirect=True)
+        config = library_config(*LIBRARIES, sslRedirect=True, gatewayFilters={"error-pages": ["*"]})
         # The machine may be busy, and an attacker has many Ingresses with a rate limit at once.
         patient = msgspec.structs.replace(
             config.templating, render_timeout=Duration(RENDER_LIMIT), max_namespace_table_entries=1_000_000_000

@@ -108,6 +108,13 @@ def test_what_stands_for_nothing_may_be_given() -> None:
             [{"X-A": "b"}],
             [["X-A"], {"X A": "b"}, {"X-A": 1}],
         ),
+        (
+            Setting(
+                type=SettingType.MAPPING, keys=SettingType.NAME, of=SettingType.NAMESPACES, default={}, meaning="m"
+            ),
+            [{"a": ["*"]}, {"a": ["shop", "x-1"], "b": []}],
+            [{"a": "*"}, {"a": ["Shop"]}, {"a": [1]}, {"a b": ["*"]}, {"a": None}],
+        ),
         (Setting(type=SettingType.MAPPING, of=SettingType.ANYTHING, default={}, meaning="m"), [{"a": [1]}], ["a"]),
     ],
     ids=lambda value: value.type if isinstance(value, Setting) else "",

@@ -22,6 +22,8 @@ PART = "part"
 """Behind `yaml`: a part of something, which means nothing alone."""
 LIBRARY = "library.yaml"
 VALUES = "values.yaml"
+OTHER_MAPS = {"error-pages", "tcp-services"}
+"""ConfigMaps with data of the administrator."""
 FIELDS = {field.encode_name for field in msgspec.structs.fields(Config)}
 
 
@@ -55,8 +57,7 @@ def _check(block: Block, binary: Path, scratch: Path) -> Iterator[object]:
         found, problems = read_manifests(block.text, block.place)
         yield from problems
         for located in found:
-            # Another ConfigMap has no configuration of haptic-trio.
-            if located.resource["kind"] == "ConfigMap" and located.resource["metadata"]["name"] != "tcp-services":
+            if located.resource["kind"] == "ConfigMap" and located.resource["metadata"]["name"] not in OTHER_MAPS:
                 yield from _load(located.resource, binary)
     else:
         for document in documents:

@@ -12,6 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from haptic_trio.config.model import Config
 from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.pipeline.render import Rendered, Renderer
@@ -85,9 +86,10 @@ def endpoints(service: str, *ports: tuple[str, int]) -> Resource:
     return found
 
 
-def render(*objects: Resource, libraries: tuple[str, ...] = (), **context: Any) -> Rendered:
-    """Render *objects* of the class `haptic`, with more *libraries*; *context* is the user's extraContext."""
-    config = library_config("base", "ssl", *libraries, "gateway", gatewayAddresses=["127.0.0.1"], **context)
+def render(*objects: Resource, libraries: tuple[str, ...] = (), user: Config | None = None, **context: Any) -> Rendered:
+    """Render *objects* of the class `haptic`, with more *libraries*; *context* is the extraContext of *user*."""
+    names = "base", "ssl", *libraries, "gateway"
+    config = library_config(*names, user=user, gatewayAddresses=["127.0.0.1"], **context)
     stores = make_stores(config)
     watched = config.watched_resources.items()
     for one in (gateway_class(), *objects):

@@ -36,6 +36,7 @@ _WORDS: Final[Mapping[SettingType, str]] = {
     SettingType.NETWORK: "address or network",
     SettingType.ENDPOINT: "host:port",
     SettingType.REFERENCE: "namespace/name",
+    SettingType.NAMESPACES: "namespaces",
     SettingType.ANYTHING: "anything",
     SettingType.LIST: "list",
     SettingType.MAPPING: "mapping",

@@ -107,7 +107,8 @@ def _gateway_api_faults(resource: Resource, snapshot: Snapshot, config: Config) 
         if resource["kind"] == "Gateway":
             yield from gateway_faults(resource, snapshot.stores, controller)
         elif resource["kind"] in ROUTE_KINDS:
-            yield from route_faults(resource, snapshot.stores, controller)
+            filters = config.templating.extra_context.get("gatewayFilters") or {}
+            yield from route_faults(resource, snapshot.stores, controller, filters)
 
 
 class _Library(NamedTuple):

@@ -7,6 +7,7 @@ from itertools import chain
 
 import msgspec
 
+from haptic_trio.config.checks.gateway_filters import check_gateway_filters
 from haptic_trio.config.checks.http import check_http
 from haptic_trio.config.checks.selectors import check_field_selector, check_label_selector
 from haptic_trio.config.checks.validation_tests import check_tests
@@ -52,6 +53,7 @@ def check_settings(config: Config, *, with_tests: bool = True) -> tuple[Problem,
             _check_context(config),
             _check_ignored_fields(config),
             check_http(config.http),
+            check_gateway_filters(config),
             *(_check_watched(name, watched) for name, watched in config.watched_resources.items()),
             _check_names(config),
             _check_output_paths(config),

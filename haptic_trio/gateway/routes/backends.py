@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from haptic_trio.gateway.durations import milliseconds
+from haptic_trio.gateway.extensions import backend_suffix, filters_of
 from haptic_trio.gateway.grants import is_granted
 from haptic_trio.gateway.objects import (
     GatewayObjectError,
@@ -36,6 +37,8 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     filters: tuple[Any, ...]
     reason: str = ""
     message: str = ""
+    extensions: tuple[str, ...] = ()
+    """Names of the filters of the administrator that its requests pass."""
 
 
 class Cookie(msgspec.Struct, frozen=True):
@@ -226,17 +229,25 @@ def _prefix(namespace: str) -> str:
 
 def backends_of(route: Resource, rule: Any, kind: RouteKind, lookups: Lookups) -> tuple[Backend, ...]:
     """Return the backends of *rule* of *route*, a route of *kind*."""
-    suffix = kind.backend + retry_of(rule).suffix
-    return tuple(_backend(route, reference, kind, lookups, suffix) for reference in items_of(rule, "backendRefs"))
+    suffix, names = kind.backend + retry_of(rule).suffix, filters_of(rule)
+    return tuple(
+        _backend(route, reference, kind, lookups, suffix, names) for reference in items_of(rule, "backendRefs")
+    )
 
 
-def _backend(route: Resource, reference: Any, kind: RouteKind, lookups: Lookups, suffix: str) -> Backend:
+def _backend(
+    route: Resource, reference: Any, kind: RouteKind, lookups: Lookups, suffix: str, names: tuple[str, ...]
+) -> Backend:
     weight = reference.get("weight", 1)
     weight = weight if isinstance(weight, int) and weight >= 0 else 0
     filters = tuple(items_of(reference, "filters"))
     name, reason, message = resolve(route, reference, kind.name, lookups)
-    name = name and name + suffix
-    return Backend(name=name, weight=weight, filters=filters, reason=reason, message=message)
+    if filters:
+        names = tuple(dict.fromkeys((*names, *filters_of(reference))))
+    if name:
+        # A backend with filters of the administrator belongs to its route.
+        name += suffix + backend_suffix(route, kind.name, names)
+    return Backend(name=name, weight=weight, filters=filters, reason=reason, message=message, extensions=names)
 
 
 def resolve(route: Resource, reference: Any, kind: str, lookups: Lookups) -> tuple[str, str, str]:

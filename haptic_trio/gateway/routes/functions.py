@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from haptic_trio.gateway.extensions import Allowed
 from haptic_trio.gateway.listeners.port_rules import PortRules, taken_reason
 from haptic_trio.gateway.listeners.ports import (
     RejectedListeners,
@@ -20,7 +21,14 @@ from haptic_trio.gateway.routes.kinds import ROUTE_KINDS
 from haptic_trio.gateway.routes.matches import EXACT, PREFIX
 from haptic_trio.gateway.routes.policies import BackendTls, tls_for
 from haptic_trio.gateway.routes.rules import ineffective
-from haptic_trio.gateway.routes.variants import Variant, variants_of
+from haptic_trio.gateway.routes.variants import (
+    FilteredBackend,
+    FilteredRoute,
+    Variant,
+    filtered_routes,
+    find_filtered_backends,
+    variants_of,
+)
 
 
 class GatewayFunctions:
@@ -36,9 +44,24 @@ class GatewayFunctions:
         """Return the entries of *route* in the map of path prefixes."""
         return list(routing.entries(route, ROUTE_KINDS[kind], PREFIX, resources, controller))
 
-    def rules(self, route: Resource, kind: str, resources: Lookups, controller: str) -> list[routing.Entry]:
-        """Return the entries of *route* in the map of rules: the effects of each rule on a request."""
-        return list(routing.rule_entries(route, ROUTE_KINDS[kind], resources, controller))
+    def rules(
+        self, route: Resource, kind: str, resources: Lookups, controller: str, filters: Allowed | None = None
+    ) -> list[routing.Entry]:
+        """Return the entries of *route* in the map of rules: the effects of each rule on a request.
+
+        *filters* has the filters of the administrator, with the namespaces whose routes may name them.
+        """
+        return list(routing.rule_entries(route, ROUTE_KINDS[kind], resources, controller, filters or {}))
+
+    def filtered_routes(self, service: Resource, resources: Lookups) -> list[FilteredRoute]:
+        """Return the routes that name a filter of the administrator in a rule for *service*."""
+        return list(filtered_routes(service, resources))
+
+    def filtered_backends(
+        self, route: Resource, kind: str, service: Resource, resources: Lookups, controller: str, filters: Allowed
+    ) -> list[FilteredBackend]:
+        """Return the backends for ports of *service* that *route* alone has, since their requests pass *filters*."""
+        return find_filtered_backends(route, ROUTE_KINDS[kind], service, resources, controller, filters)
 
     def ineffective(self, route: Resource, kind: str, resources: Lookups, controller: str) -> list[str]:
         """Return messages about fields of *route* without effect; empty if the route is not served."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from haptic_trio.gateway.extensions import EXTENSION
 from haptic_trio.gateway.objects import dig, items_of, text_of
 from haptic_trio.gateway.routes.matches import REGEX
 from haptic_trio.jsonpath import Path
@@ -30,13 +31,21 @@ def _path_of(match: Any) -> Any:
     return None
 
 
+def _needs_own_backend(rule: Any) -> bool:
+    return (
+        dig(rule, "retry") is not None
+        or dig(rule, "sessionPersistence") is not None
+        or any(
+            dig(one, "type") == EXTENSION
+            for owner in (rule, *items_of(rule, "backendRefs"))
+            for one in items_of(owner, "filters")
+        )
+    )
+
+
 def find_retried_services(route: Any) -> list[Any]:
-    """Return the names of the Services in rules of *route* that have retries or session persistence."""
-    rules = [
-        rule
-        for rule in items_of(route, "spec", "rules")
-        if dig(rule, "retry") is not None or dig(rule, "sessionPersistence") is not None
-    ]
+    """Return the names of the Services in rules of *route* with retries, session persistence or extension filters."""
+    rules = [rule for rule in items_of(route, "spec", "rules") if _needs_own_backend(rule)]
     return [name for rule in rules for name in _names(items_of(rule, "backendRefs"))]
 
 

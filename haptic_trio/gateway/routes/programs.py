@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from haptic_trio.gateway.connection_headers import FRAMING, is_authority, is_connection_header
 from haptic_trio.gateway.expressions.check import Expression
+from haptic_trio.gateway.extensions import EXTENSION, Allowed, problem_of, references_in
 from haptic_trio.gateway.hostnames import is_hostname
 from haptic_trio.gateway.objects import (
     GatewayObjectError,
@@ -90,10 +91,17 @@ def is_plain(rule: Any, backends: Sequence[Backend]) -> bool:
     )
 
 
-def rule_text(route: Resource, rule: Any, match: Match, kind: RouteKind, lookups: Lookups) -> str:
-    """Return the effects of *rule* of *route* on a request that *match* matches."""
+def rule_text(
+    route: Resource, rule: Any, match: Match, kind: RouteKind, lookups: Lookups, allowed: Allowed | None = None
+) -> str:
+    """Return the effects of *rule* of *route* on a request that *match* matches.
+
+    *allowed* are the filters of the administrator; None if their references are not examined.
+    """
     filters = items_of(rule, "filters")
     backends = backends_of(route, rule, kind, lookups)
+    if not _are_resolved(filters, route, allowed):
+        return REJECTED
     # Mirrors first: a frontend reads a request's body only for a rule that begins with one.
     directives = list(_mirrors(route, filters, kind, lookups)) + list(_filters(filters, match))
     limit = limit_of(rule)
@@ -101,11 +109,20 @@ def rule_text(route: Resource, rule: Any, match: Match, kind: RouteKind, lookups
         directives.append(encode("t", limit))
     for each in backends:
         nested = ";".join([*_mirrors(route, each.filters, kind, lookups), *_filters(each.filters, match)])
+        if not _are_resolved(each.filters, route, allowed):
+            nested = REJECTED
         directives.append(encode("b", each.weight, INVALID if each.reason else each.name, nested))
     headers = _headers_alone(filters, backends) if limit is None else ""
     if headers and len(headers) + sum(len(one) + 1 for one in directives) <= MAX_PROGRAM:
         directives.insert(0, headers)
     return checked_size(";".join(directives) or encode("b", 1, INVALID, ""))
+
+
+def _are_resolved(filters: Iterable[Any], route: Resource, allowed: Allowed | None) -> bool:
+    """Whether all references to filters of the administrator among *filters* are resolved."""
+    return allowed is None or not any(
+        problem_of(found, namespace_of(route), allowed) for _, found in references_in(filters)
+    )
 
 
 def _headers_alone(filters: Iterable[Any], backends: Sequence[Backend]) -> str:
@@ -137,6 +154,9 @@ def _filters(filters: Iterable[Any], match: Match) -> Iterator[str]:
             case "CORS":
                 yield _cors(dig(item, "cors"))
             case "RequestMirror":
+                continue
+            case one if one == EXTENSION:
+                # The rules are in the backend: see the snippet gateway-filters.
                 continue
             case "URLRewrite":
                 yield from _rewrite(dig(item, "urlRewrite"), match)

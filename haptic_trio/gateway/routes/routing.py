@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from haptic_trio.gateway.extensions import NO_FILTERS, Allowed
 from haptic_trio.gateway.hostnames import ANY, intersection, specificity, wider
 from haptic_trio.gateway.listeners.listeners import Listener
 from haptic_trio.gateway.objects import (
@@ -68,14 +69,16 @@ def entries(route: Resource, kind: RouteKind, path_kind: str, lookups: Lookups, 
                     yield Entry(shown if path_kind == EXACT else shown + "/", value, omitted)
 
 
-def rule_entries(route: Resource, kind: RouteKind, lookups: Lookups, controller: str) -> Iterator[Entry]:
-    """Yield the entries for rules of *route* that do more than choose a backend."""
+def rule_entries(
+    route: Resource, kind: RouteKind, lookups: Lookups, controller: str, allowed: Allowed = NO_FILTERS
+) -> Iterator[Entry]:
+    """Yield the entries for rules of *route* that do more than choose a backend, which may have filters *allowed*."""
     if not listeners_for(route, kind.name, lookups, controller):
         return
     for rule in served_rules(route, kind, lookups):
         if not is_plain(rule.source, backends_of(route, rule.source, kind, lookups)):
             for position, match in enumerate(rule.matches):
-                text = rule_text(route, rule.source, match, kind, lookups)
+                text = rule_text(route, rule.source, match, kind, lookups, allowed)
                 yield Entry(_rule_key(route, kind, rule.number, position), text)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from haptic_trio.gateway.extensions import EXTENSION, all_filters_of
 from haptic_trio.gateway.objects import (
     GatewayObjectError,
     Lookups,
@@ -30,12 +31,16 @@ from haptic_trio.gateway.routes.programs import MAX_CONDITIONS, checked_size, co
 
 UNSUPPORTED: Final = "UnsupportedValue"
 INCOMPATIBLE: Final = "IncompatibleFilters"
+_UNFILTERED: Final = ("RequestMirror", "RequestRedirect")
+"""Filters that work before those of the administrator, which may be there to reject the request."""
 _EXCLUSIVE: Final = frozenset({"RequestRedirect", "URLRewrite"})
 _MOST_BACKENDS: Final = 16
 """The API allows no more."""
 _MOST_REPORTED: Final = 8
 MOST_MIRRORS: Final = 4
 """Maximum number of copies of a request that a rule and one of its backends send."""
+MOST_FILTERS: Final = 8
+"""Maximum number of filters of the administrator in a rule: their names are a part of the name of its backend."""
 MOST_EXPRESSIONS: Final = 128
 """Maximum number of regular expressions in a route: each is analysed whenever the route changes."""
 
@@ -175,6 +180,7 @@ def _checked(
     if not _is_simple(rule):
         for owner in (rule, *items_of(rule, "backendRefs")):
             _check_filters(items_of(owner, "filters"))
+        _check_extensions(rule)
         _check_mirrors(rule)
         for match in matches:
             rule_text(route, rule, match, kind, lookups)
@@ -194,6 +200,23 @@ def _is_simple(rule: Any) -> bool:
 def _check_filters(filters: Iterable[Any]) -> None:
     if _EXCLUSIVE.issubset(text_of(one, "type") for one in filters):
         raise IncompatibleFiltersError("filters: RequestRedirect and URLRewrite cannot be combined")
+
+
+def _check_extensions(rule: Any) -> None:
+    if names := all_filters_of(rule):
+        if len(names) > MOST_FILTERS:
+            raise GatewayObjectError(
+                f"filters: {len(names)} different {EXTENSION}; at most {MOST_FILTERS} are supported"
+            )
+        types = {
+            text_of(one, "type")
+            for owner in (rule, *items_of(rule, "backendRefs"))
+            for one in items_of(owner, "filters")
+        }
+        for other in _UNFILTERED:
+            if other in types:
+                reason = f"HAProxy executes {other} first; use a rule for each"
+                raise IncompatibleFiltersError(f"filters: {EXTENSION} and {other} cannot be combined: {reason}")
 
 
 def _check_mirrors(rule: Any) -> None:

@@ -1,10 +1,14 @@
-"""Backend variants of a Service port: one for each set of settings that routes need."""
+"""Backend variants of a Service port: one for each set of settings that routes need.
+
+A route whose requests pass filters of the administrator has backends of its own.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from haptic_trio.gateway.extensions import Allowed, all_filters_of, is_allowed
 from haptic_trio.gateway.grants import is_granted
 from haptic_trio.gateway.listeners.clients import certificates_for, has_client_certificate
 from haptic_trio.gateway.objects import (
@@ -19,8 +23,10 @@ from haptic_trio.gateway.objects import (
     target_namespace,
     text_of,
 )
-from haptic_trio.gateway.routes.backends import Retry, retry_of
+from haptic_trio.gateway.routes.attachment import listeners_for
+from haptic_trio.gateway.routes.backends import Retry, backends_of, retry_of
 from haptic_trio.gateway.routes.kinds import GRPC_ROUTE, HTTP_ROUTE, ROUTE_KINDS, RouteKind
+from haptic_trio.gateway.routes.rules import served_rules
 
 _HTTP_KINDS: Final = (HTTP_ROUTE.name, GRPC_ROUTE.name)
 
@@ -50,7 +56,7 @@ def variants_of(service: Resource, lookups: Lookups) -> list[Variant]:
     found: dict[str, Variant] = {}
     shows_certificates = derived(lookups, "gateways", _show_certificates)
     for kind in ROUTE_KINDS.values():
-        permitted = _permitted(kind, namespace, name, lookups)
+        permitted = _permitted(kind, namespace, name, lookups=lookups)
         retries = _retries(kind, namespace, name, permitted, lookups) if permitted else ()
         for retry in retries:
             suffix = kind.backend + retry.suffix
@@ -65,9 +71,9 @@ def variants_of(service: Resource, lookups: Lookups) -> list[Variant]:
     return [found[suffix] for suffix in sorted(found)]
 
 
-def _permitted(kind: RouteKind, namespace: str, name: str, lookups: Lookups) -> frozenset[str]:
+def _permitted(kind: RouteKind, namespace: str, name: str, *more: str, lookups: Lookups) -> frozenset[str]:
     """Return the namespaces whose routes may name the Service, and do. Those of others add nothing to it."""
-    naming = derived(lookups, kind.by_service, _namespaces, namespace, name)
+    naming = derived(lookups, kind.by_service, _namespaces, namespace, name, *more)
     return frozenset(
         one
         for one in naming
@@ -154,3 +160,110 @@ class _Parents(_Rules, frozen=True):
 
 def _show_certificates(gateways: Sequence[Resource]) -> bool:
     return any(has_client_certificate(gateway) for gateway in gateways)
+
+
+class FilteredRoute(msgspec.Struct, frozen=True):
+    """A route that names a filter for requests to a Service."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+class FilteredBackend(msgspec.Struct, frozen=True, kw_only=True):
+    """A backend of one route, for a port of a Service."""
+
+    name: str
+    port: int
+    filters: tuple[str, ...]
+    """Names of the filters, in their order."""
+    variant: Variant
+
+
+class _Filtered(msgspec.Struct, frozen=True):
+    """Lookup aspect: namespace and name of the routes with a filter in a rule for a Service."""
+
+    namespace: str
+    name: str
+
+    def __call__(self, routes: Sequence[Resource]) -> tuple[tuple[str, str], ...]:
+        return tuple((namespace_of(route), name_of(route)) for route in routes if self._is_filtered(route))
+
+    def _is_filtered(self, route: Resource) -> bool:
+        return any(
+            all_filters_of(rule)
+            for rule in items_of(route, "spec", "rules")
+            if any(
+                _leads_to(reference, route, self.namespace, self.name) for reference in items_of(rule, "backendRefs")
+            )
+        )
+
+
+class _FilteredOf(_Filtered, frozen=True):
+    """The same for routes of some namespaces."""
+
+    namespaces: frozenset[str]
+
+    def __call__(self, routes: Sequence[Resource]) -> tuple[tuple[str, str], ...]:
+        return tuple(
+            pair
+            for namespace, found in by_namespace(routes)
+            if namespace in self.namespaces
+            for pair in super(_FilteredOf, self).__call__(found)
+        )
+
+
+def _leads_to(reference: Resource, route: Resource, namespace: str, service: str) -> bool:
+    return target_namespace(reference, route) == namespace and text_of(reference, "name") == service
+
+
+def filtered_routes(service: Resource, lookups: Lookups) -> Iterator[FilteredRoute]:
+    """Yield the routes that name a filter in a rule for *service*, and may name *service*."""
+    namespace, name = namespace_of(service), name_of(service)
+    for kind in (HTTP_ROUTE, GRPC_ROUTE):
+        # The third key finds the routes with filters among few others, so that all others cost nothing.
+        keys = namespace, name, name
+        permitted = _permitted(kind, *keys, lookups=lookups)
+        aspect = _FilteredOf(namespace, name, permitted)
+        for owner, route in derived(lookups, kind.by_service, aspect, *keys) if permitted else ():
+            yield FilteredRoute(kind.name, owner, route)
+
+
+def filtered_backends(
+    route: Resource, kind: RouteKind, service: Resource, lookups: Lookups, controller: str, allowed: Allowed
+) -> Iterator[FilteredBackend]:
+    """Yield the backends of *route* for ports of *service* with filters that are *allowed*, each once."""
+    if not listeners_for(route, kind.name, lookups, controller):
+        return
+    namespace, known = namespace_of(route), set[str]()
+    for rule in served_rules(route, kind, lookups):
+        retry = retry_of(rule.source)
+        backends = backends_of(route, rule.source, kind, lookups)
+        for reference, backend in zip(items_of(rule.source, "backendRefs"), backends, strict=True):
+            is_served = backend.extensions and all(is_allowed(one, namespace, allowed) for one in backend.extensions)
+            if (
+                not is_served
+                or backend.reason
+                or backend.weight <= 0
+                or backend.name in known
+                or not _leads_to(reference, route, namespace_of(service), name_of(service))
+            ):
+                continue
+            known.add(backend.name)
+            for end, secret in {"": None, **certificates_for(route, lookups)}.items():
+                yield FilteredBackend(
+                    name=backend.name + end,
+                    port=reference["port"],
+                    filters=backend.extensions,
+                    variant=Variant(kind.backend + retry.suffix + end, retry, secret),
+                )
+
+
+def find_filtered_backends(
+    route: Resource, kind: RouteKind, service: Resource, lookups: Lookups, controller: str, allowed: Allowed
+) -> list[FilteredBackend]:
+    """Return the backends of `filtered_backends`; none if the route cannot be expressed, which its own map reports."""
+    try:
+        return list(filtered_backends(route, kind, service, lookups, controller, allowed))
+    except GatewayObjectError:
+        return []

@@ -27,6 +27,11 @@ def filters(target: str) -> list[dict[str, Any]]:
     ]
 
 
+def extension(name: str) -> dict[str, Any]:
+    """Return a filter that names the filter *name* of the administrator."""
+    return {"type": "ExtensionRef", "extensionRef": {"group": "haptic-trio.io", "kind": "Filter", "name": name}}
+
+
 def _prefix(value: str) -> dict[str, Any]:
     return {"path": {"type": "PathPrefix", "value": value}}
 
@@ -67,6 +72,8 @@ def _http_route(tenant: Tenant, parents: list[dict[str, Any]], target: str = "ap
             {"matches": [{"path": {"type": "Exact", "value": "/e"}}], "backendRefs": [other],
              "retry": {"codes": [503], "attempts": 2, "backoff": "10ms"}},
             {"matches": [_prefix("/retry")], "backendRefs": to, "retry": {"attempts": 1}},
+            {"matches": [_prefix("/pages")], "backendRefs": [{**to[0], "filters": [extension("error-pages")]}],
+             "filters": [extension("error-pages")]},
             {"matches": [_prefix("/sticky")], "backendRefs": to,
              "sessionPersistence": {"type": "Cookie", "sessionName": "C", "absoluteTimeout": "1h",
                                     "cookieConfig": {"lifetimeType": "Permanent"}}},

@@ -33,8 +33,18 @@ method_matches = st.sampled_from(
 
 
 def rules(matches: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    references = st.lists(st.sampled_from([{}, {"name": "web"}, {"name": "api", "namespace": "x"}]), max_size=2)
-    optional = {"matches": st.lists(matches, max_size=2), "backendRefs": references, "retry": st.just({"attempts": 2})}
+    filters = st.lists(st.sampled_from([{}, {"type": "CORS"}, {"type": "ExtensionRef"}]), max_size=2)
+    reference = st.sampled_from([{}, {"name": "web"}, {"name": "api", "namespace": "x"}])
+    references = st.lists(
+        st.tuples(reference, filters).map(lambda pair: {**pair[0], "filters": pair[1]} if pair[1] else pair[0]),
+        max_size=2,
+    )
+    optional = {
+        "matches": st.lists(matches, max_size=2),
+        "backendRefs": references,
+        "filters": filters,
+        "retry": st.just({"attempts": 2}),
+    }
     return st.lists(st.fixed_dictionaries({}, optional=optional), max_size=3)
 
 
@@ -48,7 +58,9 @@ def routes(matches: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 def query(field: str, value: str) -> dict[str, str]:
     by_path = f"@.{field}.{value} && @.{field}.type != '{REGEX}'"
     return {
-        "route_retried_services()": "$.spec.rules[?@.retry || @.sessionPersistence].backendRefs[*].name",
+        "route_retried_services()": "$.spec.rules[?@.retry || @.sessionPersistence"
+        " || @.filters[?@.type=='ExtensionRef']"
+        " || @.backendRefs[*].filters[?@.type=='ExtensionRef']].backendRefs[*].name",
         "route_paths_of_any_host()": f"$[?@.rules && !@.hostnames[0]].rules[*].matches[?{by_path}].{field}.{value}",
         "route_parents_without_hostnames()": "$[?@.parentRefs && !@.hostnames[0]].parentRefs[*].name",
         "route_parents_without_path()": f"$[?count(@.rules[?!@.matches[0]]) > 0"

@@ -1,0 +1,103 @@
+"""Filters of the administrator, which routes name by `extensionRef`.
+
+A filter is a template snippet `gateway-filter-NAME`. The setting `gatewayFilters`
+lists the namespaces whose routes may name it.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+
+from haptic_trio.gateway.objects import Resource, dig, items_of, name_of, namespace_of, text_of
+
+Allowed = Mapping[str, Sequence[str]]
+"""The namespaces whose routes may name a filter, by the name of the filter; `*` stands for all."""
+
+NO_FILTERS: Final[Allowed] = MappingProxyType({})
+EXTENSION: Final = "ExtensionRef"
+GROUP: Final = "haptic-trio.io"
+KIND: Final = "Filter"
+SNIPPET: Final = "gateway-filter-"
+"""Prefix of the names of the snippets of filters."""
+_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?").fullmatch
+_MOST_NAMES: Final = 20
+
+
+class FilterProblem(msgspec.Struct, frozen=True):
+    """Problem of a reference that is not resolved; requests of its rule are answered with 500."""
+
+    reason: str
+    message: str
+
+
+def references_in(filters: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+    """Yield position and `extensionRef` of those of *filters* that have one."""
+    for position, item in enumerate(filters):
+        if text_of(item, "type") == EXTENSION:
+            yield position, dig(item, "extensionRef")
+
+
+def filters_of(owner: Any) -> tuple[str, ...]:
+    """Return the filters that *owner*, a rule or a backend reference, names, each once; allowed or not."""
+    found = references_in(items_of(owner, "filters"))
+    return tuple(dict.fromkeys(text_of(one, "name") for _, one in found if not _kind_problem(one)))
+
+
+def all_filters_of(rule: Any) -> tuple[str, ...]:
+    """Return the names of the filters of *rule* and of its backends."""
+    return tuple(dict.fromkeys(name for owner in (rule, *items_of(rule, "backendRefs")) for name in filters_of(owner)))
+
+
+def backend_suffix(route: Resource, kind: str, filters: Sequence[str]) -> str:
+    """Return the suffix of the backends of *route* with *filters*: no other route has them."""
+    return f"::{kind}_{namespace_of(route)}_{name_of(route)}::{'.'.join(filters)}" if filters else ""
+
+
+def problem_of(reference: Any, namespace: str, allowed: Allowed) -> FilterProblem | None:
+    """Return why *reference* of a route in *namespace* is not resolved; None if it is."""
+    name = text_of(reference, "name")
+    known = sorted(one for one in allowed if is_allowed(one, namespace, allowed))
+    if unknown := _kind_problem(reference):
+        return FilterProblem("InvalidKind", f"{unknown}; {_listed(known)}")
+    if name not in allowed:
+        return FilterProblem("BackendNotFound", f"there is no filter {name}; {_listed(known)}")
+    if name not in known:
+        message = f"the filter {name} is not allowed in the namespace {namespace}; {_listed(known)}"
+        return FilterProblem("RefNotPermitted", message)
+    return None
+
+
+def filter_problems(route: Resource, allowed: Allowed) -> Iterator[tuple[str, FilterProblem]]:
+    """Yield each reference of *route* that is not resolved: its field below `spec`, and the problem."""
+    for number, rule in enumerate(items_of(route, "spec", "rules")):
+        place = f"rules[{number}]"
+        owners = [(place, rule)]
+        owners += [(f"{place}.backendRefs[{index}]", one) for index, one in enumerate(items_of(rule, "backendRefs"))]
+        for field, owner in owners:
+            for position, reference in references_in(items_of(owner, "filters")):
+                if problem := problem_of(reference, namespace_of(route), allowed):
+                    yield f"{field}.filters[{position}].extensionRef", problem
+
+
+def is_allowed(name: str, namespace: str, allowed: Allowed) -> bool:
+    """Whether routes of *namespace* may name the filter *name*."""
+    namespaces = allowed.get(name, ())
+    return "*" in namespaces or namespace in namespaces
+
+
+def _kind_problem(reference: Any) -> str:
+    """Return why *reference* names nothing that can be a filter; empty if it may."""
+    group, kind = text_of(reference, "group"), text_of(reference, "kind")
+    if (group, kind) != (GROUP, KIND):
+        return f"{kind or 'a filter'} of the group {group or 'core'} is not supported; use {KIND} of the group {GROUP}"
+    if not _NAME(text_of(reference, "name")):
+        return "the name of a filter has up to 63 lower-case letters, digits and -"
+    return ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = ", …" if len(names) > _MOST_NAMES else ""
+    return f"allowed filters: {', '.join(names[:_MOST_NAMES]) or 'none'}{more} (gatewayFilters)"

@@ -1,0 +1,146 @@
+"""Filters of the administrator on a real HAProxy: routes name them, and their snippets answer and change requests."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from haptic_trio.config.model import Config, Snippet
+from haptic_trio.k8s.resource import Resource
+from tests.gateway.filters.test_filters import leading_to
+from tests.gateway.objects import gateway, made, route, rule, service
+from tests.gateway.serving import render, served
+from tests.support.processes.ports import free_port
+from tests.support.traffic.servers import QuietHandler, answering, ask, serving
+
+CLIENTS = """\
+{% set networks = route | dig("metadata.annotations['example.com/clients']", "") %}
+    http-request deny deny_status 403 unless { src {{ networks | network }} }
+"""
+MARK = """\
+    http-request set-header x-route {{ (route.metadata.namespace ~ "/" ~ route.metadata.name) | word }}
+    http-response set-header x-mark 1
+"""
+USER = Config(
+    template_snippets={
+        "gateway-filter-clients": Snippet(template=CLIENTS),
+        "gateway-filter-mark": Snippet(template=MARK),
+    }
+)
+FILTERS = {"clients": ["web"], "mark": ["*"], "other": ["another"], "error-pages": ["*"]}
+PAGES = made("ConfigMap", "pages", version="v1", data={"404": "<p>not here</p>", "503": "<p>soon</p>", "999": "no"})
+
+
+class NotFound(QuietHandler):
+    """Answers each request with 404."""
+
+    def answer(self) -> None:
+        self.send_response(404)
+        self.send_header("Content-Length", "4")
+        self.end_headers()
+        self.wfile.write(b"mine")
+
+
+def extension(name: str, **fields: str) -> dict[str, Any]:
+    """Return a filter that names the filter *name* of the administrator."""
+    return {
+        "type": "ExtensionRef",
+        "extensionRef": {"group": "haptic-trio.io", "kind": "Filter", "name": name, **fields},
+    }
+
+
+def filtered(name: str, *rules: dict[str, Any], clients: str = "127.0.0.0/8", **fields: Any) -> Resource:
+    """Return a route whose annotation lists *clients*."""
+    found = route(name, *rules, **fields)
+    found["metadata"]["annotations"] = {"example.com/clients": clients}
+    return found
+
+
+def rendered_backends(text: str) -> dict[str, str]:
+    """Return the lines of the backends with filters, by name."""
+    sections: list[tuple[str, str]] = re.findall(
+        r"^backend (gateway::\S+::\S+) from .*\n((?:[ #].*\n|\n)*)", text, re.MULTILINE
+    )
+    return dict(sections)
+
+
+@pytest.mark.haproxy
+def test_requests_pass_the_filters_of_their_rule_and_backend_and_no_other_requests_do(tmp_path: Path) -> None:
+    port = free_port()
+    both = rule("/both", to="web", filters=[extension("clients")])
+    both["backendRefs"][0]["filters"] = [extension("mark")]
+    set_header = {"type": "RequestHeaderModifier", "requestHeaderModifier": {"set": [{"name": "x-set", "value": "1"}]}}
+    objects = [
+        gateway("gw", {"name": "web", "port": port, "protocol": "HTTP"}),
+        PAGES,
+        filtered("open", both, hostnames=["open.test"]),
+        filtered("closed", both, hostnames=["closed.test"], clients="192.0.2.0/24"),
+        filtered(
+            "more",
+            rule("/plain", to="web"),
+            rule("/set", to="web", filters=[set_header, extension("mark")]),
+            rule("/unknown", to="web", filters=[extension("nope"), extension("mark")]),
+            rule("/foreign", to="web", filters=[extension("other")]),
+            rule("/kind", to="web", filters=[extension("mark", kind="Snippet")]),
+            rule("/gone", to="empty", filters=[extension("error-pages")]),
+            rule("/app", to="lost", filters=[extension("error-pages")]),
+            rule("/own", to="lost"),
+            hostnames=["more.test"],
+        ),
+    ]
+    with serving("web") as ports, answering(NotFound) as lost:
+        objects += [*leading_to("web", ports["web"]), *leading_to("lost", lost), service("empty")]
+        with served(tmp_path, port, *objects, user=USER, gatewayFilters=FILTERS, gatewayErrorPages="web/pages"):
+            passed, denied = ask(port, "open.test", "/both"), ask(port, "closed.test", "/both")
+            plain, changed = ask(port, "more.test", "/plain"), ask(port, "more.test", "/set")
+            rejected = [ask(port, "more.test", path).status for path in ("/unknown", "/foreign", "/kind")]
+            gone, lost_page, own_page = (ask(port, "more.test", path) for path in ("/gone", "/app", "/own"))
+
+    assert (passed.status, passed.headers["x-mark"]) == (200, "1")
+    assert "x-route: web/open" in passed.body
+    assert denied.status == 403
+    assert (plain.status, "x-mark" in plain.headers, "x-route" in plain.body) == (200, False, False)
+    assert ("x-set: 1" in changed.body, "x-route: web/more" in changed.body) == (True, True)
+    assert rejected == [500, 500, 500]
+    assert (gone.status, gone.body, gone.headers["content-type"]) == (503, "<p>soon</p>", "text/html")
+    assert (lost_page.status, lost_page.body) == (404, "<p>not here</p>")
+    assert (own_page.status, own_page.body) == (404, "mine")
+
+
+def test_a_value_that_the_snippet_rejects_costs_its_route_alone() -> None:
+    objects = [
+        gateway(),
+        *leading_to("web", 80),
+        filtered("good", rule("/good", to="web", filters=[extension("clients")])),
+        filtered("bad", rule("/bad", to="web", filters=[extension("clients")]), clients="0.0.0.0/0 } || { always_true"),
+        filtered("unset", rule("/mark", to="web", filters=[extension("mark")]), clients="\n"),
+    ]
+    rendered = render(*objects, user=USER, gatewayFilters=FILTERS)
+
+    assert [str(one.subject) for one in rendered.rejections] == ["HTTPRoute web/bad"]
+    assert rendered_backends(rendered.text).keys() == {
+        "gateway::web_web_80::HTTPRoute_web_good::clients",
+        "gateway::web_web_80::HTTPRoute_web_unset::mark",
+    }
+    assert "always_true" not in rendered.text
+
+
+def test_a_filter_of_a_grpc_route_is_in_a_backend_that_speaks_http_2() -> None:
+    found = route(
+        "calls", {"filters": [extension("mark")], "backendRefs": [{"name": "web", "port": 80}]}, kind="GRPCRoute"
+    )
+    rendered = render(gateway(), *leading_to("web", 8000), found, user=USER, gatewayFilters=FILTERS)
+
+    [(name, body)] = rendered_backends(rendered.text).items()
+    assert name == "gateway::web_web_80_h2::GRPCRoute_web_calls::mark"
+    assert "http-request set-header x-route 'web/calls'" in body
+    assert "server s1 127.0.0.1:8000 proto h2" in body
+
+
+def test_error_pages_without_a_config_map_are_reported_to_the_owner() -> None:
+    objects = [gateway(), *leading_to("web", 80), route("r", rule("/", to="web", filters=[extension("error-pages")]))]
+    for pages in ("", "web/missing"):
+        rendered = render(*objects, gatewayFilters=FILTERS, gatewayErrorPages=pages)
+        [warning] = [one for one in rendered.warnings if str(one.subject) == "HTTPRoute web/r"]
+        assert "gatewayErrorPages" in warning.message
