@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import trio
 
@@ -45,6 +45,11 @@ from haptic_trio.status.sources import StatusSource
 from haptic_trio.status.writer import StatusWriter, follow_service
 from haptic_trio.templating.incremental.provenance import Provenance
 
+VERDICT_LIMIT: Final = 60.0
+"""Seconds after which statuses are written although no configuration of the iteration has been checked yet."""
+DEPLOYMENT_LIMIT: Final = 5.0
+"""Seconds after the first valid configuration that statuses wait for its deployment; there may be no instance."""
+
 
 async def lead_and_write_status(
     lead: Callable[[], Awaitable[None]], process: Process, components: IterationComponents, channels: Channels
@@ -78,7 +83,7 @@ async def _write_status(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(events.run, channels.validated, channels.rejected)
         cells = channels.prepared, channels.validated, channels.rejected
-        nursery.start_soon(writer.run, cells, channels.unread)
+        nursery.start_soon(_run_after_deployment, writer, channels)
         if _has_gateway_services(components.config, components.stores):
             services = GatewayServices(
                 access.server,
@@ -103,6 +108,26 @@ async def _write_status(
             await changes.wait()
             writer.compare_again(*(source.name for source in sources))
     raise AssertionError("the tasks run until cancelled")
+
+
+async def _run_after_deployment(writer: StatusWriter, channels: Channels) -> NoReturn:
+    await wait_for_deployment(channels)
+    await writer.run((channels.prepared, channels.validated, channels.rejected), channels.unread)
+
+
+async def wait_for_deployment(channels: Channels) -> None:
+    """Return when the first configuration of the iteration is deployed or rejected, or after the limits above.
+
+    Traffic waits for the first render and its deployment; statuses of many routes would take their time.
+    """
+    validated, rejected, completed = channels.validated, channels.rejected, channels.completed
+    checked, deployed = AnyChange((validated, rejected)), AnyChange((completed, rejected))
+    if not (validated.version or rejected.version):
+        with trio.move_on_after(VERDICT_LIMIT):
+            await checked.wait()
+    if validated.version and not (rejected.version or completed.version):
+        with trio.move_on_after(DEPLOYMENT_LIMIT):
+            await deployed.wait()
 
 
 def _has_gateway_services(config: Config, stores: Stores) -> bool:
