@@ -16,6 +16,8 @@ import msgspec
 
 from haptic_trio.cli.exits import EXIT_INTERRUPTED
 from haptic_trio.dataplane.binary import find_haproxy
+from tools.bench.figures.curves import charts_of_changes, write_charts
+from tools.bench.figures.goals import goal_lines, goals_of_changes
 from tools.bench.figures.report import make_console, print_tables
 from tools.bench.rig.clusters import Column, DirectoryColumn, KubeconfigColumn
 from tools.bench.session import Options
@@ -46,7 +48,7 @@ def bench_options(command: F) -> F:
         (
             click.option(
                 "--sizes",
-                default="100,1000,5000,10000",
+                default="100,1000,5000,10000,20000",
                 show_default=True,
                 callback=_read_sizes,
                 help="Numbers of Ingresses, each with a Service and an EndpointSlice.",
@@ -166,10 +168,12 @@ def measure(columns: Sequence[Column], haproxy: Path, *, json_file: Path | None,
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     print_tables(measured, make_console())
+    click.echo("\n".join(goal_lines(goals_of_changes(measured))))
     if json_file is not None:
         json_file.parent.mkdir(parents=True, exist_ok=True)
         json_file.write_bytes(msgspec.json.format(msgspec.json.encode(measured)) + b"\n")
-        click.echo(f"figures are in {json_file}", err=True)
+        write_charts(dict(charts_of_changes(measured)), json_file.parent)
+        click.echo(f"figures are in {json_file}, and curves beside it", err=True)
 
 
 def _interrupt(_number: int, _frame: object) -> NoReturn:

@@ -67,6 +67,7 @@ COLUMNS: dict[str, Column] = {"api": TestApiServerColumn(), "directory": Directo
 @bench_options
 @click.option("--haproxy", metavar="PATH", help="HAProxy binary; by default the one on PATH, else that of the wheel.")
 @click.option("--version", metavar="VERSION", help="Fetch this HAProxy, such as 3.4, and take it.")
+@click.option("--whole/--no-whole", default=True, show_default=True, help="Also `render`, and a start with HTTPRoutes.")
 @click.option("--clusters", default="api,directory", show_default=True, help="What stands for the cluster.")
 def main(*, haproxy: str | None, version: str | None, clusters: str, **how: Any) -> None:
     unknown = set(clusters.split(",")) - set(COLUMNS)

@@ -48,7 +48,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What to measure."""
 
     haproxy: Path
-    sizes: tuple[int, ...] = (100, 1000, 5000, 10_000)
+    sizes: tuple[int, ...] = (100, 1000, 5000, 10_000, 20_000)
     samples: int = 100
     """How often each change is made at most."""
     case_seconds: float = 20.0
@@ -61,6 +61,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How long the default settings are looked at; 0 leaves out everything that has to wait for intervals. It is done
     at one size only."""
     rate: float = 200.0
+    whole: bool = False
+    """Whether to measure `render`, and a start with HTTPRoutes, too."""
     profile: Path | None = None
     """Directory for flame graphs; enables the report of the steps of each change."""
 

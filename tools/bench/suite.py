@@ -1,5 +1,6 @@
 """Everything that is measured: for each size and each cluster a controller, and one case after another."""
 
+import datetime
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -8,7 +9,14 @@ from pathlib import Path
 from haptic_trio.dataplane.binary import probe_version
 from haptic_trio.k8s.resource import Resource
 from tools.bench.changes import PATH_NAME, TLS_NAME
-from tools.bench.figures.report import Case, Measured, Settings, count_processors, describe_system
+from tools.bench.figures.report import (
+    Case,
+    Measured,
+    Settings,
+    WholeFigures,
+    count_processors,
+    describe_system,
+)
 from tools.bench.rig.backends import reserve_ports, run_backends
 from tools.bench.rig.clusters import Column
 from tools.bench.rig.objects import (
@@ -26,6 +34,7 @@ from tools.bench.rig.objects import (
 )
 from tools.bench.rig.traffic import LOOPBACK
 from tools.bench.session import Options, Session
+from tools.bench.whole import measure_whole
 
 Say = Callable[[str], None]
 
@@ -45,12 +54,16 @@ def run_suite(options: Options, columns: Sequence[Column], say: Say) -> Measured
         system=system,
         haproxy=probe_version(options.haproxy).text,
         load=os.getloadavg()[0],
+        day=datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
     )
+    whole: list[WholeFigures] = []
     cases: list[Case] = []
     for size in sorted(options.sizes):
         for column in columns:
             cases += _measure_column(options, column, size, say)
-    return Measured(settings, cases)
+        if options.whole:
+            whole += measure_whole(options.haproxy, columns[0], size, say)
+    return Measured(settings, cases, whole)
 
 
 def _measure_column(options: Options, column: Column, size: int, say: Say) -> list[Case]:

@@ -66,6 +66,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     haproxy: str
     load: float
     """Of the machine before the first measurement, over one minute."""
+    day: str = ""
+    """When it was measured, in ISO format."""
+
+
+class WholeFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """One command over all objects of a cluster."""
+
+    name: str
+    kind: str
+    """Of the objects: Ingress or HTTPRoute, each with a Service and an EndpointSlice."""
+    n: int
+    seconds: float
+    """From the start of the process to its end, or to the first 200."""
+    cpu_s: float
+    """User and system time of the process."""
+    peak_mib: float
+    check_s: float = 0.0
+    """Of `haproxy -c` on the same configuration, in seconds."""
+    load: float = 0.0
+    """Of the machine at the end, over one minute."""
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -73,6 +93,7 @@ class Measured(msgspec.Struct, frozen=True):
 
     settings: Settings
     cases: Sequence[Case]
+    whole: Sequence[WholeFigures] = ()
 
 
 def count_processors() -> int:
@@ -92,6 +113,11 @@ def percentile(values: Sequence[float], fraction: float) -> float:
     return sorted(values)[max(0, math.ceil(fraction * len(values)) - 1)]
 
 
+def plural_of(kind: str) -> str:
+    """Return the name of several objects of *kind*."""
+    return f"{kind}es" if kind.endswith("s") else f"{kind}s"
+
+
 def print_tables(measured: Measured, console: Console) -> None:
     """Print how long each change took, and where the time went as far as that was asked for."""
     console.print(_describe(measured.settings))
@@ -100,6 +126,8 @@ def print_tables(measured: Measured, console: Console) -> None:
         if case.notes:
             notes = ", ".join(f"{name} {value:,.4g}" for name, value in case.notes.items())
             console.print(f"{case.cluster}, {case.n:,}: {case.name}: {notes}")
+    if measured.whole:
+        console.print(_wholes(measured.whole, console))
     for case in measured.cases:
         if case.timeline:
             console.print(_steps(case, console))
@@ -145,6 +173,18 @@ def _times(cases: Sequence[Case], console: Console) -> Table:
             *(f"{case.reloads:,}", f"{case.errors:,}", f"{case.requests:,}"),
             *(f"{case.rss_mib:,.0f}", f"{case.cpu_s:,.2f}", f"{case.cpu_ms:,.1f}", f"{case.fragments:,.1f}"),
         )
+    return table
+
+
+def _wholes(whole: Sequence[WholeFigures], console: Console) -> Table:
+    table = _make_table("All objects at once", console)
+    table.add_column("command")
+    table.add_column("objects")
+    for heading in ("n", "s", "CPU s", "most MiB", "haproxy -c s"):
+        table.add_column(heading, justify="right")
+    for each in whole:
+        figures = (each.seconds, each.cpu_s, each.peak_mib, each.check_s)
+        table.add_row(each.name, each.kind, f"{each.n:,}", *(f"{figure:,.2f}" for figure in figures))
     return table
 
 

@@ -22,6 +22,8 @@ from haptic_trio.cli.exits import EXIT_INTERRUPTED
 from haptic_trio.dataplane.binary import find_haproxy, probe_version
 from haptic_trio.errors import HapticError
 from tests.support.processes.haproxy_versions import VersionUnavailableError, provide
+from tools.bench.figures.curves import charts_of_requests, write_charts
+from tools.bench.figures.goals import goal_lines, goals_of_requests
 from tools.bench.figures.report import count_processors, describe_system
 from tools.bench.requests.measure import RequestOptions, run_requests
 from tools.bench.requests.table import RequestMeasured, table_lines
@@ -79,9 +81,12 @@ def main(
         rounds=rounds, requests=figures, memory=routes,
     )  # fmt: skip
     click.echo("\n".join(table_lines(measured)))
+    click.echo("")
+    click.echo("\n".join(goal_lines(goals_of_requests(measured))))
     if json_file is not None:
         json_file.parent.mkdir(parents=True, exist_ok=True)
         json_file.write_bytes(msgspec.json.format(msgspec.json.encode(measured)) + b"\n")
+        write_charts(dict(charts_of_requests(measured)), json_file.parent)
 
 
 def _interrupt(_number: int, _frame: object) -> NoReturn:

@@ -17,9 +17,8 @@ CONFIG_NAME = "haptic-trio"
 STRUCTURE = "structure"
 """The Service whose annotation becomes a line of every frontend: to change it is to change the structure."""
 
-# The header of a ConfigMap change, and that of a change that reloads every HAProxy, whatever its version.
-_RULES = """\
-http-response set-header X-Greeting {{ greeting | logformat }}
+# The header of a change that reloads every HAProxy, whatever its version.
+_STRUCTURE_RULES = """\
 {% set structure = resources.services.get_single(benchNamespace, "structure") %}
 {% if structure %}
 http-response set-header X-Structure {{ structure.metadata.annotations.structure | logformat }}
@@ -124,7 +123,8 @@ def make_secret(place: Place, name: str, host: str) -> tuple[Resource, bytes]:
 
 
 def make_config(place: Place, intervals: Intervals, greeting: str) -> Resource:
-    """Return the ConfigMap; *greeting* becomes a header of each response."""
+    """Return the ConfigMap; *greeting*, in one of its snippets, becomes a header of each response."""
+    rules = f'http-response set-header X-Greeting {{{{ "{greeting}" | logformat }}}}\n{_STRUCTURE_RULES}'
     config: dict[str, Any] = {
         "controller": {"startTimeout": "10m"},
         "reconciler": _given(
@@ -141,10 +141,9 @@ def make_config(place: Place, intervals: Intervals, greeting: str) -> Resource:
                 "httpsPort": place.https_port,
                 "ingressClass": place.ingress_class,
                 "benchNamespace": place.namespace,
-                "greeting": greeting,
             },
         },
-        "templateSnippets": {"frontend-rules-bench": {"template": _RULES}},
+        "templateSnippets": {"frontend-rules-bench": {"template": rules}},
     }
     if place.is_shared:
         config["watchedResources"] = _watched_in(place.namespace)

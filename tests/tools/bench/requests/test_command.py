@@ -44,7 +44,8 @@ def test_every_case_is_measured_and_nothing_is_left(tmp_path: Path) -> None:
         assert f"| {one.name} | {one.cpu_us:.1f} | {one.ratio:.2f} |" in ended.stdout
     assert len(measured.memory) == 4
     assert not live_haproxies(tmp_path)
-    assert [each.name for each in tmp_path.iterdir()] == [figures.name]
+    assert "| request, HTTPRoute: path " in ended.stdout
+    assert {each.name for each in tmp_path.iterdir()} == {figures.name, "performance-requests.svg"}
 
 
 def test_help_says_what_is_measured() -> None:
