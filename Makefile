@@ -18,7 +18,7 @@ PYTHONS ?= 3.12 3.13
 # Where it is set, as in many containers, each worker would compile all test modules again: 10 s of CPU time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test-unit test-pythons test test-crashes test-chaos soak test-deep test-haproxy test-cluster conformance image test-image chart-golden lint format bench bench-cluster bench-requests bench-sync lock docs site recording screenshots release-check clean
+.PHONY: help demo test-unit test-pythons test test-crashes test-chaos soak test-deep test-haproxy test-cluster conformance image test-image chart-golden lint format bench bench-cluster bench-page bench-requests bench-sync lock docs site recording screenshots release-check clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -161,6 +161,20 @@ bench: $(STAMP)  ## measure how long changes take to reach traffic (VERSION=3.4 
 
 bench-requests: $(STAMP)  ## measure what a request costs HAProxy, for each kind of route (VERSION=3.4 takes that HAProxy)
 	@$(BIN)/python -m tools.bench.requests.command $(if $(VERSION),--version $(VERSION)) $(ARGS)
+
+# Steps that each write a file of bench/results: after a failure, the rest can be done by hand.
+BENCH_28 := --sizes 1000,5000 --samples 25 --cold-starts 1 --configs 3 --interval-seconds 0 --case-seconds 8 --no-whole
+bench-page: $(STAMP)  ## measure what docs/performance.md shows, and write it (20 to 25 minutes; needs a quiet machine)
+	@$(BIN)/python -m tools.bench.run --version 3.4 --clusters api --samples 50 --cold-starts 1 --configs 3 \
+	  --interval-seconds 12 --case-seconds 12 --json bench/results/changes-3.4.json $(ARGS)
+	@$(BIN)/python -m tools.bench.requests.command --version 3.4 --hosts 100,1000,5000,20000 --rounds 20 \
+	  --json bench/results/requests-3.4.json
+	@$(BIN)/python -m tools.bench.run --version 3.4 --clusters api --sizes 10000 --samples 20 --cold-starts 1 --configs 3 \
+	  --interval-seconds 0 --case-seconds 6 --no-whole --profile bench/results/graphs --json bench/results/profile/profile.json
+	@$(BIN)/python -m tools.bench.run --version 2.8 $(BENCH_28) --json bench/results/2.8/changes-2.8.json
+	@$(BIN)/python -m tools.bench.sync --json bench/results/sync.json
+	@$(BIN)/python -m tools.bench.page --figures bench/results/changes-3.4.json --figures bench/results/2.8/changes-2.8.json \
+	  --requests bench/results/requests-3.4.json --sync bench/results/sync.json --profile bench/results/profile/profile.json
 
 bench-cluster: $(STAMP)  ## measure on a real Kubernetes control plane (needs root, Go)
 	@$(BIN)/python -m tests.cluster.control_plane.binaries >/dev/null

@@ -9,7 +9,7 @@ import pytest
 ROOT: Final = Path(__file__).parents[2]
 LONGEST: Final = 120
 PAGES: Final = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("chart/*.md")})
-GENERATED: Final = re.compile(r"<!-- (Below this line|Made from|figures|sync|requests|profile)")
+GENERATED: Final = re.compile(r"<!-- (Below this line|Made from|goals|figures|sync|requests|profile)")
 
 
 def long_lines(text: str) -> list[int]:
