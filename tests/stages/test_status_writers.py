@@ -1,12 +1,20 @@
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from haptic_trio.channels import Channels
+from haptic_trio.channels import Channels, Latest
+from haptic_trio.k8s.api.cluster import ApiCluster
+from haptic_trio.k8s.resource import Resource
 from haptic_trio.messages import ConfigValidated, DeploymentCompleted, ValidationFailed
+from haptic_trio.stages.process import StatusAccess
 from haptic_trio.stages.status_writers import DEPLOYMENT_LIMIT, VERDICT_LIMIT, wait_for_deployment
+from tests.support.components.controller import ControllerRig, config_map
+from tests.support.components.endpoints import MemoryEndpoint
+from tests.support.kubernetes import ingress, ingress_class
 from tests.support.messages import example_of
 
 
@@ -61,3 +69,34 @@ async def test_statuses_do_not_wait_for_ever(
     await wait_for_deployment(channels)
 
     assert trio.current_time() - began == pytest.approx(limit)
+
+
+class StatusServer:
+    """Takes statuses, and notes how many deployments there were before each."""
+
+    def __init__(self, endpoint: MemoryEndpoint) -> None:
+        self._endpoint = endpoint
+        self.written: Latest[int] = Latest()
+
+    async def apply(self, resource: Resource, **_how: Any) -> Resource:
+        await trio.lowlevel.checkpoint()
+        self.written.put(len(self._endpoint.taken))
+        return resource
+
+
+@pytest.mark.process
+async def test_no_status_is_written_while_the_first_deployment_is_under_way(rig: ControllerRig) -> None:
+    server = StatusServer(rig.endpoint)
+    access = StatusAccess(server=cast("ApiCluster", server), instance="me", addresses=("192.0.2.1",))
+    rig.process = replace(rig.process, status_access=access)
+    rig.endpoint.seconds = 0.2
+    rig.cluster.put(
+        config_map(templating={"libraries": ["base", "ssl", "ingress"]}),
+        ingress_class("haptic", "haptic-trio/ingress-controller"),
+        ingress("shop"),
+    )
+
+    async with rig.running():
+        await server.written.wait_newer(0)
+
+    assert server.written.value == 1
