@@ -11,7 +11,7 @@ reduction, so it counts only after a complete check.
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final
 
 from haptic_trio.chunked import Paged
@@ -51,8 +51,10 @@ def reduce_generation(accepted: Generation, wanted: Generation) -> Generation | 
         # A change of these sections changes the meaning of all others.
         if [one.seal for one in before.all(kind)] != [one.seal for one in after.all(kind)]:
             return None
-    kept = list(_sections_to_read(before, after))
-    if len(kept) > WORTHWHILE * len(after.sections):
+    most = int(WORTHWHILE * len(after.sections))
+    # If almost everything has changed, the rest of the comparison would be in vain.
+    kept = list(islice(_sections_to_read(before, after), most + 1))
+    if len(kept) > most:
         return None
     named = _names_in(kept)
     files = _files_to_read(accepted, wanted, kept)

@@ -8,7 +8,16 @@ import trustme
 from haptic_trio.dataplane.local.check import ConfigRejectedError, check_config
 from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.config.reduced import reduce_generation
-from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, make_file, make_files, make_generation
+from haptic_trio.haproxy.model import (
+    AuxFile,
+    Config,
+    FileKind,
+    Generation,
+    Section,
+    make_file,
+    make_files,
+    make_generation,
+)
 
 HEAD = """\
 global
@@ -132,3 +141,19 @@ def test_lists_and_maps_are_reduced_to_the_needed_entries() -> None:
 )
 def test_no_reduction_if_everything_has_to_be_read(other: Generation) -> None:
     assert reduce_generation(built(), other) is None
+
+
+def test_comparison_ends_when_a_reduction_is_not_worthwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = built()
+    text = before.text.replace("from web\n    server", "from web\n    retries 2\n    server")
+    after = make_generation(parse_config(text), before.files)
+    looked_up: list[tuple[str, str]] = []
+    find = Config.find
+
+    def count(config: Config, kind: str, name: str) -> Section | None:
+        looked_up.append((kind, name))
+        return find(config, kind, name)
+
+    monkeypatch.setattr(Config, "find", count)
+    assert reduce_generation(before, after) is None
+    assert len(looked_up) < len(after.config.sections) / 2
