@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import Match, SequenceMatcher
+from itertools import islice, takewhile
+from operator import eq
 from typing import Any, NamedTuple
 
 from haptic_trio.chunked import Page, Paged, Piece, stretches
@@ -48,10 +50,22 @@ def compare_texts(before: Text, after: Text) -> Difference:
     added, removed, lines = 0, 0, list[DiffLine]()
     budget = Budget()
     for old, new in _ranges(before.paged, after.paged):
+        if (counts := _counts_if_very_many(_texts(before, old), _texts(after, new))) is not None:
+            added, removed = added + counts[0], removed + counts[1]
+            continue
         found = compare(_lines(before, old), _lines(after, new), _first(before, old), _first(after, new), budget=budget)
         added, removed = added + found.added, removed + found.removed
         lines += found.lines[: MOST_LINES - len(lines)]
     return Difference(added, removed, tuple(lines))
+
+
+def _counts_if_very_many(before: list[str], after: list[str]) -> tuple[int, int] | None:
+    """Return the numbers of added and removed lines if there are too many to show them; None otherwise."""
+    head = sum(1 for _ in takewhile(bool, map(eq, before, after)))
+    most = min(len(before), len(after)) - head
+    tail = sum(1 for _ in takewhile(bool, map(eq, islice(reversed(before), most), reversed(after))))
+    removed, added = len(before) - head - tail, len(after) - head - tail
+    return (added, removed) if max(removed, added) > MOST_DIFFERING else None
 
 
 class Budget:
@@ -131,6 +145,12 @@ def _ranges(before: Paged[Piece], after: Paged[Piece]) -> Iterator[tuple[range, 
 def _first(text: Text, pages: range) -> int:
     """Return the number of the line in which *pages* begin."""
     return 1 + sum(page.summary(breaks_in) for page in text.paged.pages[: pages.start])
+
+
+def _texts(text: Text, pages: range) -> list[str]:
+    """Return the texts of `_lines`, not redacted; takes a tenth of its time."""
+    lines = "".join([piece.text for piece, _ in _whole_lines(text, pages)]).split("\n")
+    return lines if lines[-1] else lines[:-1]
 
 
 def _lines(text: Text, pages: range) -> list[Line]:
