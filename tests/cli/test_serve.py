@@ -1,9 +1,12 @@
+import gc
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 import trio
 
+from haptic_trio.cli.serve import tune_interpreter
 from haptic_trio.cli.serving.console import TOKEN_NAME
 from haptic_trio.messages import ConfigInvalid
 from tests.features.conftest import haproxy_binary, instance_root, site
@@ -11,6 +14,16 @@ from tests.features.console.test_demo import LIMIT, RUN, open_terminal
 from tests.features.harness import Site, controller
 
 __all__ = ["haproxy_binary", "instance_root", "site"]
+
+
+def test_event_loop_waits_for_busy_threads_for_a_fifth_of_a_millisecond_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    intervals: list[float] = []
+    monkeypatch.setattr(sys, "setswitchinterval", intervals.append)
+    monkeypatch.setattr(gc, "set_threshold", lambda *_: None)
+
+    tune_interpreter()
+
+    assert intervals == [0.0002]
 
 
 @pytest.mark.haproxy
