@@ -1,9 +1,13 @@
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from tests.features.cert_manager import Edge
 from tests.features.harness import Site
+from tests.features.server_site import ServerSite
+from tests.support.api_server.server import serving
 from tests.support.processes.chromium import fetch_chromium, find_chromium
 from tests.support.processes.haproxy import haproxy_binary, instance_root
 from tests.support.processes.ports import free_port
@@ -19,6 +23,15 @@ def site(instance_root: Path) -> Site:
     site.write_config()
     site.write_class()
     return site
+
+
+@pytest.fixture
+async def edge(instance_root: Path) -> AsyncIterator[Edge]:
+    """A site in an API server, without objects yet."""
+    async with serving() as server:
+        site = ServerSite(instance_root, free_port(), server)
+        server.write_kubeconfig(site.kubeconfig, token_file=str(site.token_file))
+        yield Edge(site)
 
 
 @pytest.fixture(scope="session")
