@@ -76,7 +76,8 @@ class Retry(msgspec.Struct, frozen=True):
 
 _RETRIED: Final = frozenset({401, 403, 404, 408, 425, 429, 500, 501, 502, 503, 504})
 _MOST_RETRIES: Final = 20
-_COOKIE_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,128}").fullmatch
+# HAProxy reads a word that begins with `-` as a flag.
+_COOKIE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,127}").fullmatch
 _MOST_SECONDS: Final = 10 * 365 * 86400
 ENDLESS: Final = 2_147_483_647
 """Milliseconds: the longest time that HAProxy can count."""
@@ -151,7 +152,7 @@ def cookie_of(rule: Any) -> Cookie | None:
     name, age = text_of(given, "sessionName"), milliseconds(text_of(given, "absoluteTimeout"))
     if name and not _COOKIE_NAME(name):
         raise GatewayObjectError(
-            "sessionPersistence: sessionName must have 1 to 128 letters, digits, `-` and `_` for a cookie"
+            "sessionPersistence: sessionName must have 1 to 128 letters, digits, `-` and `_`, and not begin with `-`"
         )
     is_permanent = text_of(given, "cookieConfig", "lifetimeType") == "Permanent"
     if is_permanent and not age:

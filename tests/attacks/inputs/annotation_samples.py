@@ -96,7 +96,13 @@ BESIDE: Final[Mapping[str, Mapping[str, str]]] = {
 INTERVALS: Final = dict.fromkeys(("health-check-interval", "backend-check-interval", "agent-check-interval"), "5s")
 # What the libraries' own tests have no value of.
 EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
-    "nginx": {**OF_NGINX, "session-cookie-secure": "true", "canary-by-header-pattern": "^(a|b)[0-9]+$"},
+    "nginx": {
+        **OF_NGINX,
+        "session-cookie-secure": "true",
+        "session-cookie-max-age": "60",
+        "session-cookie-expires": "60",
+        "canary-by-header-pattern": "^(a|b)[0-9]+$",
+    },
     "haproxyOrg": OF_ORG,
     "haproxyIngress": {**OF_JCM, "agent-check-send": "ping", "maxqueue-server": "7", **INTERVALS},
     "haptic": {

@@ -97,6 +97,7 @@ def test_settings_become_a_cookie() -> None:
     ("persistence", "problem"),
     [
         ({"sessionName": "a b"}, "sessionName must have"),
+        ({"sessionName": "-m"}, "sessionName must have"),
         ({"sessionName": "a;b"}, "sessionName must have"),
         ({"sessionName": "${HOME}"}, "sessionName must have"),
         ({"sessionName": "x" * 129}, "sessionName must have"),
