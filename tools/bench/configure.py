@@ -2,7 +2,7 @@
 
 One endpoint moves every 50 ms, whatever has become of the earlier ones, and a
 client asks until each move has reached traffic. It asks again for some seconds,
-and counts the moves that are reverted: the new worker of a reload begins
+and counts the moves that are reverted: the new worker of a reload would begin
 without the moves of the time of the load. Meanwhile the ConfigMap changes, so
 HAProxy's configuration is rendered, checked and loaded again. The table has one
 row for each phase of a change, and below it the controller's log while the
