@@ -10,6 +10,7 @@ from haptic_trio.channels import CHANGE_BUFFER, Change, EventBuffer
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.config.model import StoreKind
 from haptic_trio.dataplane.planner import Planner
+from haptic_trio.deployment.instance_count import INSTANCES, instance_objects
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.gateway.listeners.port_rules import TAKEN_PORTS
 from haptic_trio.k8s.shared_watches import SharedWatches
@@ -83,7 +84,7 @@ async def make_candidate(
 async def _take_over(built: IterationComponents, running: IterationComponents) -> None:
     """Have *built*, which nothing uses yet, begin with what is still valid of the output and stores of *running*."""
     config, former = built.config, running.config
-    kinds = {TAKEN_PORTS} & built.stores.keys() & running.stores.keys()
+    kinds = {TAKEN_PORTS, INSTANCES} & built.stores.keys() & running.stores.keys()
     if config.watched_resources_ignore_fields == former.watched_resources_ignore_fields:
         kinds |= {
             name
@@ -114,6 +115,8 @@ async def _fill_stores(
     pending_lists: set[str] = set()
     if (ports := components.stores.get(TAKEN_PORTS)) is not None:
         ports.replace(process.retained.taken_ports.objects())
+    if (instances := components.stores.get(INSTANCES)) is not None:
+        instances.replace(instance_objects(process.endpoints.value))
     with (
         trio.move_on_after(limit) as listing,
         prolonged(nursery, listing, limit, lambda: process.client.listing),

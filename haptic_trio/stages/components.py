@@ -10,6 +10,7 @@ from haptic_trio.channels import Channels, EventBuffer
 from haptic_trio.config.load import LoadedConfig
 from haptic_trio.config.model import Config, ReconcilerMode, StoreKind, ValidationMode, WatchedResource
 from haptic_trio.dataplane.local.check import CheckDirectory
+from haptic_trio.deployment.instance_count import counts_instances, make_instance_store
 from haptic_trio.gateway.listeners.port_rules import TAKEN_PORTS
 from haptic_trio.heartbeat import Heartbeats
 from haptic_trio.httpstore.entry import ContentMemory
@@ -125,6 +126,9 @@ def make_stores(config: Config, client: Client) -> Stores:
     if {"gateway", "tcp-services"} & set(config.templating.libraries):
         # Not a kind of the cluster: `haptic_trio.deployment.taken_ports` fills this store.
         stores.append(Store(TAKEN_PORTS, ("spec.port",)))
+    if counts_instances(config):
+        # Neither is this one: `haptic_trio.deployment.instance_count` fills it.
+        stores.append(make_instance_store())
     return Stores(stores, make_intake(config))
 
 

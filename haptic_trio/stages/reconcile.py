@@ -10,6 +10,7 @@ from haptic_trio.config.model import ReconcilerMode, StoreKind, ValidationMode
 from haptic_trio.dataplane.planner import Planner
 from haptic_trio.deployment.discovery import run_discovery
 from haptic_trio.deployment.drift import run_drift_monitor
+from haptic_trio.deployment.instance_count import INSTANCES, run_instance_count
 from haptic_trio.deployment.taken_ports import listening_settings, run_taken_ports
 from haptic_trio.gateway.listeners.port_rules import TAKEN_PORTS
 from haptic_trio.k8s.on_demand import FETCH_ALLOWANCE
@@ -57,6 +58,11 @@ async def run_reconcile(
                 components.stores.get(TAKEN_PORTS),
                 taken=process.retained.taken_ports,
                 settings=listening_settings(config.templating.extra_context),
+            )
+        )
+        await nursery.start(
+            partial(
+                run_instance_count, process.endpoints, channels.changes_in.clone(), components.stores.get(INSTANCES)
             )
         )
         await nursery.start(
