@@ -89,7 +89,7 @@ BESIDE: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "haptic": {
         "api-key-secret": "absent", "jwt-audience": "*", "jwt-issuer": "*", "jwt-secret": "absent",
-        "outlier-errors": "10",
+        "outlier-errors": "10", "rate-limit": "5",
     },
 }  # fmt: skip
 
@@ -114,6 +114,8 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "api-key-client-header": "X-Client",
         "jwt-claims-to-headers": "X-User=sub",
         "deny-lists": "bots, tor",
+        "rate-limit-key": "header X-Key",
+        "rate-limit-period": "1m",
         "jwt-jwks-url": "https://issuer.example.com/jwks.json",
     },
 }

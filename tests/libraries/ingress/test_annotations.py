@@ -83,6 +83,7 @@ BESIDE = {
         "jwt-issuer": "*",
         "jwt-secret": "absent",
         "outlier-errors": "10",
+        "rate-limit": "5",
     },
 }
 
