@@ -1,6 +1,6 @@
 """Filters of the administrator, which routes name by `extensionRef`.
 
-A filter is a template snippet `gateway-filter-NAME`. The setting `gatewayFilters`
+A filter is a template snippet `gateway-filter-NAME` or `gateway-shared-filter-NAME`. The setting `gatewayFilters`
 lists the namespaces whose routes may name it.
 """
 
@@ -20,8 +20,8 @@ NO_FILTERS: Final[Allowed] = MappingProxyType({})
 EXTENSION: Final = "ExtensionRef"
 GROUP: Final = "haptic-trio.io"
 KIND: Final = "Filter"
-SNIPPET: Final = "gateway-filter-"
-"""Prefix of the names of the snippets of filters."""
+SNIPPETS: Final = ("gateway-filter-", "gateway-shared-filter-")
+"""Prefixes of the names of the snippets of filters; the second one is for those that are the same for all routes."""
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?").fullmatch
 _MOST_NAMES: Final = 20
 

@@ -114,12 +114,12 @@ class Edge:
         self.site = site
         self.https, self.gateway_http, self.gateway_https = free_port(), free_port(), free_port()
 
-    def write(self, web: int) -> None:
-        """Write all objects of the application, whose server listens on *web*."""
+    def write(self, web: int, **settings: Any) -> None:
+        """Write all objects of the application, whose server listens on *web*; *settings* are those of libraries."""
         context = {"httpPort": self.site.port, "httpsPort": self.https, "bindAddress": "127.0.0.1"}
         more = {"sslRedirect": True, "httpsAlways": True, "strictSni": True}
         libraries = ["base", "ssl", "ingress", "nginx-annotations", "gateway"]
-        self.site.write_config(templating={"libraries": libraries, "extraContext": {**context, **more}})
+        self.site.write_config(templating={"libraries": libraries, "extraContext": {**context, **more, **settings}})
         self.site.write_class()
         target = {"service": {"name": "web", "port": {"name": "http"}}}
         paths = [{"path": "/", "pathType": "Prefix", "backend": target}]
@@ -152,16 +152,16 @@ class Edge:
         def route(name: str, section: str, **rule: Any) -> dict[str, Any]:
             parents = [{"name": "edge", "sectionName": section}]
             rules = [{"matches": everything, **rule}]
-            return _gateway_object("HTTPRoute", name, {"parentRefs": parents, "hostnames": [HOST], "rules": rules})
+            return gateway_object("HTTPRoute", name, {"parentRefs": parents, "hostnames": [HOST], "rules": rules})
 
         return [
-            _gateway_object("GatewayClass", "haptic", {"controllerName": "haptic-trio/gateway-controller"}),
-            _gateway_object("Gateway", "edge", {"gatewayClassName": "haptic", "listeners": listeners}),
+            gateway_object("GatewayClass", "haptic", {"controllerName": "haptic-trio/gateway-controller"}),
+            gateway_object("Gateway", "edge", {"gatewayClassName": "haptic", "listeners": listeners}),
             route("shop-http", "http", filters=[redirect]),
             route("shop", "https", backendRefs=[{"name": "web", "port": 80}]),
         ]
 
 
-def _gateway_object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+def gateway_object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
     metadata = {"name": name, "generation": 1, **({} if kind == "GatewayClass" else {"namespace": "default"})}
     return {"apiVersion": "gateway.networking.k8s.io/v1", "kind": kind, "metadata": metadata, "spec": spec}

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from haptic_trio.config.model import Config
 from haptic_trio.errors import Problem
-from haptic_trio.gateway.extensions import SNIPPET
+from haptic_trio.gateway.extensions import SNIPPETS
 from haptic_trio.yaml.paths import key_path
 
 
@@ -13,11 +13,12 @@ def check_gateway_filters(config: Config) -> Iterator[Problem]:
     listed = config.templating.extra_context.get("gatewayFilters")
     if "gateway" not in config.templating.libraries or not isinstance(listed, Mapping):
         return
-    known = sorted(name.removeprefix(SNIPPET) for name in config.template_snippets if name.startswith(SNIPPET))
+    snippets = config.template_snippets
+    known = sorted({name.removeprefix(one) for one in SNIPPETS for name in snippets if name.startswith(one)})
     for name in listed:
         if name not in known:
             yield Problem(
                 message=f"the filter {name!r} has no snippet",
                 path=key_path("templating.extraContext.gatewayFilters", str(name)),
-                hint=f"add templateSnippets.{SNIPPET}{name}, or name one of: {', '.join(known)}",
+                hint=f"add templateSnippets.{SNIPPETS[0]}{name}, or name one of: {', '.join(known)}",
             )

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from haptic_trio.config.model import Config, Snippet
+from haptic_trio.haproxy.config.parser import parse_config
+from haptic_trio.haproxy.model import Generation, make_generation
+from haptic_trio.haproxy.plan.capabilities import capabilities_of
+from haptic_trio.haproxy.plan.operations import AddBackend
+from haptic_trio.haproxy.plan.plan import make_plan
 from haptic_trio.k8s.resource import Resource
+from haptic_trio.pipeline.render import Rendered
 from tests.gateway.filters.test_filters import leading_to
 from tests.gateway.objects import gateway, made, route, rule, service
 from tests.gateway.serving import render, served
@@ -63,6 +69,11 @@ def rendered_backends(text: str) -> dict[str, str]:
         r"^backend (gateway::\S+::\S+) from .*\n((?:[ #].*\n|\n)*)", text, re.MULTILINE
     )
     return dict(sections)
+
+
+def generation(rendered: Rendered) -> Generation:
+    """Return *rendered* as HAProxy gets it."""
+    return make_generation(parse_config(rendered.text), list(rendered.files.values()))
 
 
 @pytest.mark.haproxy
@@ -144,3 +155,30 @@ def test_error_pages_without_a_config_map_are_reported_to_the_owner() -> None:
         rendered = render(*objects, gatewayFilters=FILTERS, gatewayErrorPages=pages)
         [warning] = [one for one in rendered.warnings if str(one.subject) == "HTTPRoute web/r"]
         assert "gatewayErrorPages" in warning.message
+
+
+def test_a_route_with_a_filter_for_all_routes_is_data_on_haproxy_3_4() -> None:
+    shared = Config(
+        template_snippets={"gateway-shared-filter-note": Snippet(template="    http-response set-header x-note 1\n")}
+    )
+    objects = [gateway(), PAGES, *leading_to("web", 80), service("other")]
+    settings: dict[str, Any] = {
+        "gatewayFilters": {"note": ["*"], "error-pages": ["*"]},
+        "gatewayErrorPages": "web/pages",
+    }
+    names = ("note", "error-pages")
+    routes = [route(name, rule(f"/{name}", to="web", filters=[extension(name)])) for name in names]
+    both = route("both", rule("/both", to="web", filters=[extension("note"), extension("error-pages")]))
+
+    before = render(*objects, user=shared, **settings)
+    after = render(*objects, *routes, user=shared, **settings)
+    mixed = render(*objects, both, user=shared, **settings)
+
+    for name in names:
+        assert f"HTTPRoute_web_{name}::{name} from profile-gateway-filter-{name}\n" in after.text
+    plan = make_plan(generation(before), generation(after), capabilities=capabilities_of((3, 4)))
+    assert plan.reasons == ()
+    assert sum(isinstance(one, AddBackend) for one in plan.operations) == 3
+    [(_, body)] = rendered_backends(mixed.text).items()
+    assert "x-note" in body
+    assert "http-error status 503" in body
