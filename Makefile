@@ -167,7 +167,7 @@ BENCH_28 := --sizes 1000,5000 --samples 25 --cold-starts 1 --configs 3 --interva
 bench-page: $(STAMP)  ## measure what docs/performance.md shows, and write it (20 to 25 minutes; needs a quiet machine)
 	@$(BIN)/python -m tools.bench.run --version 3.4 --clusters api --samples 50 --cold-starts 1 --configs 3 \
 	  --interval-seconds 12 --case-seconds 8 --json bench/results/changes-3.4.json $(ARGS)
-	@$(BIN)/python -m tools.bench.requests.command --version 3.4 --hosts 100,1000,5000,20000 --rounds 20 \
+	@$(BIN)/python -m tools.bench.requests.command --version 3.4 --hosts 100,1000,20000 --rounds 15 \
 	  --json bench/results/requests-3.4.json
 	@$(BIN)/python -m tools.bench.run --version 3.4 --clusters api --sizes 10000 --samples 10 --cold-starts 1 --configs 3 \
 	  --interval-seconds 0 --case-seconds 4 --no-whole --profile bench/results/graphs --json bench/results/profile/profile.json
