@@ -10,6 +10,7 @@ from haptic_trio.k8s.resource import Resource
 from haptic_trio.pipeline import heavy_changes
 from haptic_trio.pipeline.render import Renderer
 from tests.pipeline.heavy import (
+    AUTHORITIES,
     BROKEN,
     CONFIG,
     NAMES,
@@ -97,6 +98,18 @@ async def test_a_file_of_several_turns_is_that_of_the_first_one(bench: Bench) ->
 
     bench.delete(site(0))
     assert (await bench.catch_up()).rendered.text.count(path) == len(NAMES) - 1
+
+
+async def test_turns_that_share_a_file_are_rendered_ahead(bench: Bench) -> None:
+    bench.put(authorities(0), *(site(number, annotations=SHARED) for number in NAMES))
+    before = await bench.catch_up()
+    (path,) = [path for path in before.rendered.files if "endpoints-" in path]
+    bench.put(authorities(1))
+    prepared, steps = await bench.take_in_heavy()
+
+    assert steps >= len(NAMES)
+    assert prepared.rendered.fragments_rendered <= 3
+    assert prepared.rendered.files[path].content == AUTHORITIES[1]
 
 
 async def test_others_change_meanwhile(bench: Bench) -> None:

@@ -6,7 +6,10 @@ of the object everywhere else. The results, failures among them, are kept
 beside the records until the change is taken in: the render that does so takes
 them instead of calling the bodies, and decides by them as usual what is output
 and which objects are quarantined. A result is dropped if anything else changes
-that it depends on; its body is then called as usual.
+that it depends on; its body is then called as usual. Each turn is rendered as if
+it were the first to register its files, since other turns of the same change may
+register other content; when it is used, files that are registered already with
+the same content count as found.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +21,7 @@ from haptic_trio.templating.incremental.outputs import BodyResult
 from haptic_trio.templating.incremental.questions import UNKNOWN, Answer, Dependency, Part
 from haptic_trio.templating.incremental.recorder import Recorder
 from haptic_trio.templating.incremental.records import Child, Root, Trace
+from haptic_trio.templating.values.paths import RenderedFile
 from haptic_trio.templating.values.subjects import Origin
 
 
@@ -38,6 +42,8 @@ class Ahead:
 
     def __init__(self) -> None:
         self._results: dict[Child, Result] = {}
+        self._files: dict[str, RenderedFile] = {}
+        """The newest file that was registered at each path; results share it while its content is the same."""
         self._skipped: set[Child] = set()
         """Turns that have to render when the change is taken in."""
         self.made = 0
@@ -79,10 +85,27 @@ class Ahead:
         result = self._results.get(child) if self._is_released else None
         return result if result is not None and result.resource is child.resource and child.is_placed else None
 
-    def forget(self, child: Child) -> None:
-        """Drop the result of *child*, for which something has changed."""
-        if not self._is_releasing:
-            self._results.pop(child, None)
+    def forget(self, child: Child, file: str = "") -> None:
+        """Drop the result of *child*, for which something has changed; with *file*, the registered file at this path.
+
+        A result that registers the file itself stays: whether it fits is decided when it is used.
+        """
+        result = self._results.get(child)
+        if result is not None and not self._is_releasing and file not in result.trace.files:
+            del self._results[child]
+
+    def shared(self, file: RenderedFile) -> RenderedFile:
+        """Return *file*, or the equal one of an earlier result: thousands of turns may register a large file."""
+        known = self._files.get(file.path)
+        if (
+            known is not None
+            and (known.kind, known.text) == (file.kind, file.text)
+            and _is_plain(known)
+            and _is_plain(file)
+        ):
+            return known
+        self._files[file.path] = file
+        return file
 
     def forget_askers(self, run: Recorder, store: str, keys: Iterable[tuple[str, ...]]) -> None:
         """Drop the results of turns that made lookups in *store* by any of *keys*."""
@@ -101,6 +124,7 @@ class Ahead:
     def clear(self) -> None:
         """Drop all results."""
         self._results.clear()
+        self._files.clear()
         self._skipped.clear()
         self.made = 0
         self._is_released = False
@@ -157,3 +181,7 @@ def other_answers(run: Recorder, changes: Mapping[str, Change]) -> Iterator[None
         take()
         answers.update((part, answer) for part, answer in before.items() if answer is not UNKNOWN)
         run.shared.clear()
+
+
+def _is_plain(file: RenderedFile) -> bool:
+    return all(piece.origin is None for piece in file.content.pieces)

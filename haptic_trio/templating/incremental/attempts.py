@@ -5,6 +5,7 @@ fallbacks (see `quarantined`), or nothing; other objects render on.
 """
 
 from collections.abc import Callable
+from copy import copy
 from itertools import islice
 from typing import Any, Final
 
@@ -141,9 +142,9 @@ def _find_ahead(run: RenderRun) -> Result | None:
     """Return the result of the turn that is being rendered, if its body was called ahead and would still give that."""
     child: Any = run.unit
     result = run.ahead.find(child)
-    # Another turn may register the same file, with a result of its own.
-    if result is None or any(run.known_file(path) is not None for path in result.trace.files):
+    if result is None or any(_is_taken(run, file) for file in result.trace.files.values()):
         return None
+    result = _without_known_files(run, result)
     for key, output in result.trace.outputs.items():
         # Fragments inside the body.
         if key in run.recall.omitted or run.recall.problem_with(key, output) is not None:
@@ -153,6 +154,30 @@ def _find_ahead(run: RenderRun) -> Result | None:
         except LimitReachedError:
             return None
     return result
+
+
+def _without_known_files(run: RenderRun, result: Result) -> Result:
+    """Return *result* as if its body had found the files that earlier turns have registered with the same content.
+
+    The turns of a file were rendered ahead one by one, and each was the first to register it.
+    """
+    known = {path for path in result.trace.files if run.known_file(path) is not None}
+    if not known:
+        return result
+
+    def without(output: FragmentOutput) -> FragmentOutput:
+        files = tuple(file for file in output.files if file.path not in known)
+        return output if len(files) == len(output.files) else msgspec.structs.replace(output, files=files)
+
+    # The same result may be used again in this render, when the files have changed hands.
+    trace = copy(result.trace)
+    trace.files = {path: file for path, file in trace.files.items() if path not in known}
+    trace.found = {**trace.found, **dict.fromkeys(path for path in result.trace.files if path in known)}
+    trace.outputs = {key: without(output) for key, output in trace.outputs.items()}
+    made = result.made
+    if made.output is not None:
+        made = made._replace(output=without(made.output))
+    return result._replace(trace=trace, made=made)
 
 
 def _made_ahead(run: RenderRun, origin: Origin, ahead: Result) -> BodyResult:

@@ -196,8 +196,8 @@ class RunState(Protocol):
     claims: Claims
     woken: list[Child]
 
-    def invalidate(self, node: Node) -> None:
-        """Make *node* pending."""
+    def invalidate(self, node: Node, file: str = "") -> None:
+        """Make *node* pending; with *file*, only because the registered file at this path has changed."""
         ...
 
 
@@ -247,7 +247,7 @@ class Registrations:
         for unit in self._run.claims.followers(path):
             # They find the file registered now.
             if unit is not by:
-                self._touch_node(unit)
+                self._touch_node(unit, path)
 
     def settle(self) -> bool:
         """Make units pending that believe in a file that no unit has registered meanwhile; False without one."""
@@ -260,19 +260,19 @@ class Registrations:
 
     def _touch(self, path: str, by: Unit | None, place: Position, end: Position = _END) -> None:
         for node in self._askers_of(path, by, place, end):
-            self._touch_node(node)
+            self._touch_node(node, path)
 
     def _touch_next(self, path: str, by: Unit, believed: _Believed, end: Position) -> None:
         """Make the next unit pending that will register the file, and those for which more may change."""
         following: Child | None = None
         for node in self._askers_of(path, by, believed.position, end):
             if not isinstance(node, Child) or path in node.clashes:
-                self._touch_node(node)
+                self._touch_node(node, path)
             elif path in node.found and (following is None or node.position < following.position):
                 following = node
         if following is not None:
             self._given_up[path] = believed
-            self._touch_node(following)
+            self._touch_node(following, path)
 
     def _askers_of(self, path: str, by: Unit | None, place: Position, end: Position) -> Iterator[Node]:
         for node in self._run.index.askers(("file", path)):
@@ -284,8 +284,8 @@ class Registrations:
                 if root is not by and root.position > place:
                     yield node
 
-    def _touch_node(self, node: Any) -> None:
-        self._run.invalidate(node)
+    def _touch_node(self, node: Any, path: str) -> None:
+        self._run.invalidate(node, path)
         if isinstance(node, Child):
             self._run.woken.append(node)
 

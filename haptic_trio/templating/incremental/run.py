@@ -172,11 +172,11 @@ class RenderRun(Recorder):
             self.quarantined.retry((key.namespace, key.name, key.kind))
         return bool(keys)
 
-    def invalidate(self, node: Node) -> None:
-        """Make *node* pending."""
+    def invalidate(self, node: Node, file: str = "") -> None:
+        """Make *node* pending; with *file*, only because the registered file at this path has changed."""
         if isinstance(node, Child):
             node.region.pending.add(node)
-            self.ahead.forget(node)
+            self.ahead.forget(node, file)
             self.quarantined.retry(node.object_id)
             return
         if isinstance(node, Kept):
@@ -211,6 +211,14 @@ class RenderRun(Recorder):
             self.root, self.unit, self.trace, self.unit_files, self.file_positions, self.ordinals, self.importing,
             self.subjects, self.within, self.keeping, self.memo, self.claimed, self.under,
         ) = outer  # fmt: skip
+
+    def known_file(self, path: str) -> RenderedFile | None:
+        """As for any recorder; turns that are rendered ahead do not see files of other turns, which may change, too."""
+        return self.unit_files.get(path) if self.ahead.is_rendering else super().known_file(path)
+
+    def register(self, file: RenderedFile) -> None:
+        """Register *file* at its path, which must be free."""
+        super().register(self.ahead.shared(file) if self.ahead.is_rendering else file)
 
     @contextmanager
     def rendering_ahead(self) -> Iterator[None]:
