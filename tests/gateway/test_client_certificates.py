@@ -189,6 +189,28 @@ def test_a_client_certificate_of_one_listener_does_not_count_for_another(tmp_pat
                 pass
 
 
+@pytest.mark.haproxy
+def test_a_port_without_valid_ca_certificates_is_closed_and_others_are_served(tmp_path: Path) -> None:
+    ports = new_ports()
+    listeners = [
+        {"name": f"web-{port}", "port": port, "protocol": "HTTPS", "hostname": HOST, "tls": PAIR} for port in ports
+    ]
+    unreadable = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    broken = {"one": None, "two": made("ConfigMap", "two", version="v1", data={"ca.crt": unreadable})}
+    with serving("web") as running:
+        objects = [
+            found
+            for one in (*in_front(running["web"], ports, *listeners), route("web", rule("/", to="web")))
+            if (found := broken.get(one["metadata"]["name"], one) if one["kind"] == "ConfigMap" else one) is not None
+        ]
+        with served(tmp_path, ports.nothing, *objects):
+            assert visit(ports.nothing, client(tmp_path, None))[0] == 200
+            # Also with the mode that lets clients in without a certificate, which needs the CA certificates, too.
+            for closed in (ports.one, ports.two, ports.anything):
+                with pytest.raises(ConnectionRefusedError):
+                    socket.create_connection(("127.0.0.1", closed), 5)
+
+
 def test_changed_ca_certificates_verify_every_client_again() -> None:
     strict = ServedPort(
         name="p", addresses=(), port=1, kind="https", listeners=(), known=(), clients=ClientValidation("A")

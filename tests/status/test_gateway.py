@@ -191,6 +191,17 @@ def test_certificates_of_a_listener(reference: dict[str, str], objects: tuple[Re
     assert found["Programmed"][0] == str(resolved)
 
 
+def test_a_listener_whose_clients_cannot_be_verified_is_not_accepted() -> None:
+    validation = {"caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "gone"}]}
+    tls = {"frontend": {"default": {}, "perPort": [{"port": 8443, "tls": {"validation": validation}}]}}
+    listeners = [https(), {**https(), "name": "clients", "port": 8443}]
+
+    found = status_of(gateway("gw", *listeners, tls=tls), tls_secret())["listeners"]
+
+    accepted = {one["name"]: verdicts(one["conditions"])["Accepted"] for one in found}
+    assert accepted == {"https": ("True", "Accepted"), "clients": ("False", "NoValidCACertificate")}
+
+
 def test_a_route_has_a_status_for_each_own_parent_and_keeps_those_of_others() -> None:
     foreign = {"parentRef": {"name": "x"}, "controllerName": "example.com/other", "conditions": []}
     stale = {"parentRef": {"name": "old"}, "controllerName": CONTROLLER, "conditions": []}
