@@ -62,6 +62,8 @@ _MAPS: Final = {
     "maps/nginx-auth.map": r"[0-9a-zA-Z_.:-]+ [A-Za-z0-9%,|*@$:._~\[\]-]+",
     "maps/haproxy-ingress-auth.map": r"[0-9a-zA-Z_.:-]+ [A-Za-z0-9%,|*@$:._~\[\]-]+",
 }
+_OF_SETTINGS: Final = "general/redirect-exempt.list"
+"""A file that objects have no part in."""
 _COOKIE_PATHS: Final = "maps/cookie-paths-"
 """Prefix of maps whose values become attributes of cookies."""
 _COOKIE_PATH: Final = r"/[^\s|#;,\\]* /[^\s|#;,\\]*"
@@ -193,13 +195,9 @@ class Site:
         return self.learned.unknown(text)
 
     def _foreign_entries(self, name: str, text: str) -> Iterator[str]:
-        if name.endswith(".lua"):
+        if name.endswith(".lua") or name == _OF_SETTINGS:
             if text != self.files.get(name):
-                yield "no script of the libraries"
-        elif name == "general/redirect-exempt.list":
-            # Paths that the administrator sets; objects add none.
-            if text != self.files.get(name):
-                yield text
+                yield "no file of the libraries and their settings"
         elif name.endswith(".map"):
             others = _COOKIE_PATH if name.startswith(_COOKIE_PATHS) else _OTHER_MAP
             pattern = re.compile(_MAPS.get(name, others))
