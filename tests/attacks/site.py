@@ -46,6 +46,8 @@ from tests.support.traffic.servers import dns_names
 VICTIM: Final = "victim"
 RENDER_LIMIT: Final = 60.0
 CHECK_LIMIT: Final = 60.0
+KEY_SET: Final = "https://issuer.example.com/jwks.json"
+LISTS: Final = {"bots": "https://lists.example.com/bots.txt", "tor": "https://lists.example.com/tor.txt"}
 _MAPS: Final = {
     "maps/path-exact.map": r"[a-z0-9.*-]+\|/[^\s|#]* [A-Za-z0-9_.:-]+",
     "maps/path-prefix.map": r"[a-z0-9.*-]+\|(/[^\s|#]*)? [A-Za-z0-9_.:-]+",
@@ -88,7 +90,9 @@ class Site:
     """The victim's objects, and those of attackers for a while."""
 
     def __init__(self) -> None:
-        config = library_config(*LIBRARIES, sslRedirect=True, gatewayFilters={"error-pages": ["*"]})
+        config = library_config(
+            *LIBRARIES, sslRedirect=True, gatewayFilters={"error-pages": ["*"]}, jwksUrls=[KEY_SET], denyLists=LISTS
+        )
         # The machine may be busy, and an attacker has many Ingresses with a rate limit at once.
         patient = msgspec.structs.replace(
             config.templating, render_timeout=Duration(RENDER_LIMIT), max_namespace_table_entries=1_000_000_000
