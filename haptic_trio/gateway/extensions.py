@@ -20,6 +20,8 @@ NO_FILTERS: Final[Allowed] = MappingProxyType({})
 EXTENSION: Final = "ExtensionRef"
 GROUP: Final = "haptic-trio.io"
 KIND: Final = "Filter"
+ANNOTATED: Final = "access"
+"""The filter of the library `haptic-annotations`, for the annotations of the route."""
 SNIPPETS: Final = ("gateway-filter-", "gateway-shared-filter-")
 """Prefixes of the names of the snippets of filters; the second one is for those that are the same for all routes."""
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?").fullmatch

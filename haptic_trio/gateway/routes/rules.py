@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from haptic_trio.gateway.extensions import EXTENSION, all_filters_of
+from haptic_trio.gateway.extensions import ANNOTATED, EXTENSION, all_filters_of
 from haptic_trio.gateway.objects import (
     GatewayObjectError,
     Lookups,
@@ -37,6 +37,7 @@ _EXCLUSIVE: Final = frozenset({"RequestRedirect", "URLRewrite"})
 _MOST_BACKENDS: Final = 16
 """The API allows no more."""
 _MOST_REPORTED: Final = 8
+_ANNOTATIONS: Final = "haptic-trio/"
 MOST_MIRRORS: Final = 4
 """Maximum number of copies of a request that a rule and one of its backends send."""
 MOST_FILTERS: Final = 8
@@ -234,8 +235,15 @@ def ineffective(route: Resource) -> Iterator[str]:
     for number, rule in rules_of(route):
         if text_of(rule, "retry", "backoff"):
             yield (
-                f"rules[{number}].retry.backoff: not supported; HAProxy waits up to a second after a failed "
+                f"spec.rules[{number}].retry.backoff: not supported; HAProxy waits up to a second after a failed "
                 "connection, and does not wait after a response"
             )
         if problem := without_persistence(rule):
-            yield f"rules[{number}].sessionPersistence: {problem}"
+            yield f"spec.rules[{number}].sessionPersistence: {problem}"
+    given = dig(route, "metadata", "annotations")
+    annotations = sorted(key for key in given if key.startswith(_ANNOTATIONS)) if isinstance(given, dict) else []
+    if annotations and not any(ANNOTATED in all_filters_of(rule) for _, rule in rules_of(route)):
+        yield (
+            f"metadata.annotations.{annotations[0]}: no rule has the filter `{ANNOTATED}`, so annotations protect "
+            f"nothing; add the filter to the rules, as `type: {EXTENSION}`"
+        )

@@ -75,3 +75,13 @@ def test_annotations_that_cannot_be_used_reject_the_route(annotations: dict[str,
     assert problem in rejection.problem.message
     # Its rule leads to no backend: 503.
     assert "HTTPRoute_web_guarded" not in rendered.text
+
+
+def test_annotations_of_a_route_without_the_filter_are_reported() -> None:
+    careless = protected("careless", {"jwt-secret": "keys"}, rule("/", to="web"))
+
+    rendered = render(gateway(), *leading_to("web", 80), careless, **SETTINGS)
+
+    [warning] = rendered.warnings
+    assert (warning.subject.name, warning.reason) == ("careless", "FieldWithoutEffect")
+    assert warning.message.startswith("metadata.annotations.haptic-trio/jwt-secret: no rule has the filter `access`")
