@@ -1,7 +1,7 @@
 """History of the configuration: what each of the last generations changed in haproxy.cfg, kept without viewers."""
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -24,6 +24,8 @@ PIECES_AT_ONCE = 500
 """Pieces of the text that are read before a render has its turn: a few milliseconds."""
 READ_PAUSE = 0.05
 """Seconds between two such parts, which compete with renders for the interpreter."""
+DELAY = 0.25
+"""Seconds after a change before it is read: its deployment, of some milliseconds, has the interpreter first."""
 _NONE: frozenset[int] = frozenset()
 
 
@@ -64,9 +66,11 @@ class History:
             self._changed.set()
 
     async def run(self) -> None:
-        """Record generations until cancelled. While renders follow closely, an entry may cover several of them."""
+        """Record generations until cancelled; an entry covers all of them in `DELAY` seconds after the first."""
         while True:
             await self._changed.wait()
+            if self._newest is not None:
+                await trio.sleep(DELAY)
             self._changed = trio.Event()
             await self.record()
 
@@ -127,17 +131,32 @@ class History:
         """Return the text; None if it has many new pages, a part of which was read. No task can render meanwhile."""
         paged: Paged[Piece] = rendered.config.pieces
         self._secrets = {page: self._secrets[page] for page in paged.pages if page in self._secrets}
+        unread = [page for page in paged.pages if page not in self._secrets]
+        known = self._known_pieces() if unread else {}
         site = site_for(source, rendered, provenance)
         room = PIECES_AT_ONCE
-        for page in paged.pages:
-            if page not in self._secrets:
-                if room <= 0:
-                    return None
-                self._secrets[page] = _secrets_in(site, page)
-                room -= len(page.items)
+        for page in unread:
+            if room <= 0:
+                return None
+            self._secrets[page], asked = _secrets_in(site, page, known)
+            room -= asked
         return Text(paged, self._secrets)
 
+    def _known_pieces(self) -> dict[int, bool]:
+        """Return whether each piece of the pages that are gone derives from a Secret, by the identity of the piece."""
+        if self._newest is None:
+            return {}
+        gone = ((page, secrets) for page, secrets in self._newest.secrets.items() if page not in self._secrets)
+        return {id(piece): at in secrets for page, secrets in gone for at, piece in enumerate(page.items)}
 
-def _secrets_in(site: Site, page: Page[Any]) -> frozenset[int]:
-    found = [at for at, piece in enumerate(page.items) if site.is_secret(MAIN_TEMPLATE, piece.origin)]
-    return frozenset(found) if found else _NONE
+
+def _secrets_in(site: Site, page: Page[Any], known: Mapping[int, bool]) -> tuple[frozenset[int], int]:
+    """Return the pieces of *page* that derive from a Secret, and for how many that was not *known*."""
+    found, asked = [], 0
+    for at, piece in enumerate(page.items):
+        is_secret = known.get(id(piece))
+        if is_secret is None:
+            is_secret, asked = site.is_secret(MAIN_TEMPLATE, piece.origin), asked + 1
+        if is_secret:
+            found.append(at)
+    return frozenset(found) if found else _NONE, asked
