@@ -215,6 +215,13 @@ def _check_server_line(scope: Scope, directive: Directive) -> Iterator[Finding]:
         yield Finding(directive, index, message, hint_at(directive.words[index], known, "server") if known else "")
 
 
+def _check_table_line(_scope: Scope, directive: Directive) -> Iterator[Finding]:
+    # HAProxy accepts it, and ends at the first request, since it divides by the period.
+    for index, word in enumerate(directive.words):
+        if _RATE_OVER_NOTHING(word):
+            yield Finding(directive, index, "a rate is counted over a period of 0", "a period such as 10s")
+
+
 def _check_log_bind_line(scope: Scope, directive: Directive) -> Iterator[Finding]:
     # In this section HAProxy ignores a line without an address.
     return _check_bind_line(scope, directive) if len(directive.words) > 1 else iter(())
@@ -245,7 +252,9 @@ _WHOLLY_CHECKED: Final = frozenset(
         *("http-request", "http-response", "http-after-response", "tcp-request", "tcp-response"),
     }
 )
+_RATE_OVER_NOTHING: Final = re.compile(r"_rate\((?:[0-9]+,)?0+(?:us|ms|[smhd])?\)").search
 _PROXY_CHECKS: Final[Mapping[str, _Check]] = {
+    "stick-table": _check_table_line,
     **dict.fromkeys(CONDITIONAL, _check_conditional),
     **dict.fromkeys(_FORMAT_LINES, _check_format_line),
     "option": _check_option,

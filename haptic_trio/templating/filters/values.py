@@ -34,6 +34,8 @@ from haptic_trio.templating.values.text import Emitted
 
 _ON: Final = frozenset({"true", "on", "yes", "1"})
 _OFF: Final = frozenset({"false", "off", "no", "0"})
+_SHORTEST_RATE_PERIOD: Final = 100_000
+"""Microseconds."""
 _BYTES: Final = re.compile(r"([0-9]{1,12})([kKmMgG]?)").fullmatch
 _SHIFT: Final = {"": 0, "k": 10, "m": 20, "g": 30}
 _MOST_BYTES: Final = 1 << 40
@@ -113,6 +115,17 @@ def milliseconds(value: Any) -> Emitted:
     """A time; a bare number is in milliseconds."""
     text = _text(value, "milliseconds")
     return duration(text + "ms" if text.isascii() and text.isdigit() else text)
+
+
+def rate_period(value: Any) -> Emitted:
+    """The time over which HAProxy counts a rate, at least 100 ms; a bare number is in milliseconds.
+
+    A request ends an HAProxy with a period of 0: it divides by the period.
+    """
+    found = milliseconds(value)
+    if found == "0" or microseconds(found) < _SHORTEST_RATE_PERIOD:
+        raise EmitError("rate_period: the time over which a rate is counted is too short", "at least 100ms")
+    return found
 
 
 def check_interval(value: Any, shortest: Any = "500ms") -> Emitted:
@@ -381,7 +394,7 @@ def _text(value: Any, name: str) -> str:
 VALUES: Final[dict[str, Callable[..., Any]]] = {
     function.__name__: function
     for function in (
-        switch, choice, words, network, seconds, milliseconds, check_interval, whole_seconds, table_size,
+        switch, choice, words, network, seconds, milliseconds, rate_period, check_interval, whole_seconds, table_size,
         byte_count, backreferences,
         unquoted, redirect_target, path_pattern, rewrite_target,
         realm, cookie_domain, cookie_path, header_names, host_and_port, htpasswd, password, passwords, under,

@@ -237,6 +237,20 @@ def test_what_haproxy_would_silently_drop_is_rejected(check_config: Check, words
     assert len(_rejection(text).problems) == 1
 
 
+@pytest.mark.haproxy
+@pytest.mark.parametrize("rate", ["http_req_rate(0)", "gpc0,conn_rate(0s)", "gpc_rate(2,00ms)"])
+def test_a_rate_over_no_time_that_ends_haproxy_at_a_request_is_rejected(check_config: Check, rate: str) -> None:
+    text = f"backend b\n  stick-table type ip size 1k store {rate}\n"
+    assert check_config(text)[0]
+
+    [problem] = _rejection(text).problems
+
+    assert "a rate is counted over a period of 0" in problem.message
+    assert parse_config(
+        text.replace("0)", "10s)").replace("0s)", "1s)").replace("00ms)", "10ms)"), source="haproxy.cfg"
+    )
+
+
 def test_sixty_thousand_lines_are_parsed_in_far_less_than_a_second_of_work() -> None:
     text = "defaults\n  mode http\n" + "".join(
         f"backend app-{number}\n  balance roundrobin\n  option forwardfor\n  http-request set-header X-A 'a b'\n"

@@ -247,6 +247,25 @@ def test_a_canary_gets_requests_only_with_the_same_credentials(cluster: Cluster,
 
 
 @pytest.mark.haproxy
+@pytest.mark.parametrize("limits_canary", [True, False])
+def test_a_canary_gets_requests_only_with_the_same_rate_limit(cluster: Cluster, limits_canary: bool) -> None:
+    prefix = "nginx.ingress.kubernetes.io/"
+    canary = protected(
+        {"rate-limit": "5"} if limits_canary else {},
+        **{f"{prefix}canary": "true", f"{prefix}canary-by-header": "X-New"},
+    )
+    canary["metadata"]["name"] = "canary"
+    canary["spec"]["rules"] = [rule(HOST, path("/", "new"))]
+    with serving("new") as running:
+        others = [canary, service("new"), endpoint_slice("new", endpoint("127.0.0.1"), ports=running["new"])]
+        # Annotations of health may differ.
+        with site(cluster, {"rate-limit": "5", "slow-start": "30s"}, *others):
+            answer = send(cluster, "", X_New="always")
+
+    assert answer.body.split("\n")[0] == ("new" if limits_canary else "web")
+
+
+@pytest.mark.haproxy
 def test_preflight_requests_need_no_credentials_with_cors_of_another_library(cluster: Cluster) -> None:
     nginx = {"nginx.ingress.kubernetes.io/enable-cors": "true"}
     with site(cluster, GIVEN, KEYS, **nginx) as rendered:

@@ -70,7 +70,8 @@ def test_each_key_has_the_whole_limit(
     [
         ({"rate-limit-period": "1m"}, "rate-limit-period requires rate-limit"),
         ({**LIMIT, "rate-limit": "0"}, "rate-limit"),
-        ({**LIMIT, "rate-limit-period": "soon"}, "duration"),
+        ({**LIMIT, "rate-limit-period": "soon"}, "not a duration"),
+        ({**LIMIT, "rate-limit-period": "0s"}, "the time over which a rate is counted is too short"),
         ({**LIMIT, "rate-limit-key": ""}, "must be address, header NAME, claim NAME or api-key-client"),
         ({**LIMIT, "rate-limit-key": "header"}, "must be address, header NAME, claim NAME or api-key-client"),
         ({**LIMIT, "rate-limit-key": "header X) -m found }"}, "must be address, header NAME"),

@@ -29,6 +29,8 @@ def test_a_switch_says_yes_or_no(value: object, meant: bool) -> None:
         ("table_size", "100k", "100k"),
         ("byte_count", "8m", 8 << 20),
         ("byte_count", 0, 0),
+        ("rate_period", "1500", "1500ms"),
+        ("rate_period", "100ms", "100ms"),
         ("words", " a , ,b,", ["a", "b"]),
         ("backreferences", r"/\1/x", "/$1/x"),
         ("unquoted", '"a b"', "a b"),
@@ -49,6 +51,7 @@ def test_a_value_means_one_thing(filter_name: str, value: object, expected: obje
     [
         ("switch", "maybe"),
         ("switch", ""),
+        *(("rate_period", short) for short in ("0", "0s", "0m0s", "0us", "99ms", "50", "1us", "-1s", "soon")),
         ("network", "10.0.0.0/33"),
         ("network", "fe80::1%eth0"),
         ("network", "10.0.0.1 10.0.0.2"),
