@@ -118,10 +118,7 @@ def milliseconds(value: Any) -> Emitted:
 
 
 def rate_period(value: Any) -> Emitted:
-    """The time over which HAProxy counts a rate, at least 100 ms; a bare number is in milliseconds.
-
-    A request ends an HAProxy with a period of 0: it divides by the period.
-    """
+    """The time over which HAProxy counts a rate, at least 100 ms; a bare number is in milliseconds."""
     found = milliseconds(value)
     if found == "0" or microseconds(found) < _SHORTEST_RATE_PERIOD:
         raise EmitError("rate_period: the time over which a rate is counted is too short", "at least 100ms")
