@@ -246,9 +246,7 @@ def test_a_rate_over_no_time_that_ends_haproxy_at_a_request_is_rejected(check_co
     [problem] = _rejection(text).problems
 
     assert "a rate is counted over a period of 0" in problem.message
-    assert parse_config(
-        text.replace("0)", "10s)").replace("0s)", "1s)").replace("00ms)", "10ms)"), source="haproxy.cfg"
-    )
+    parse_config(text.replace("0)", "10s)").replace("0s)", "1s)").replace("00ms)", "10ms)"), source="haproxy.cfg")
 
 
 def test_sixty_thousand_lines_are_parsed_in_far_less_than_a_second_of_work() -> None:
