@@ -4,6 +4,7 @@ A filter is a template snippet `gateway-filter-NAME` or `gateway-shared-filter-N
 lists the namespaces whose routes may name it.
 """
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -11,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from haptic_trio.gateway.objects import Resource, dig, items_of, name_of, namespace_of, text_of
+from haptic_trio.gateway.objects import Resource, dig, items_of, name_of, namespace_of, target_namespace, text_of
 
 Allowed = Mapping[str, Sequence[str]]
 """The namespaces whose routes may name a filter, by the name of the filter; `*` stands for all."""
@@ -51,6 +52,38 @@ def filters_of(owner: Any) -> tuple[str, ...]:
 def all_filters_of(rule: Any) -> tuple[str, ...]:
     """Return the names of the filters of *rule* and of its backends."""
     return tuple(dict.fromkeys(name for owner in (rule, *items_of(rule, "backendRefs")) for name in filters_of(owner)))
+
+
+def guards_of(route: Resource) -> list[str]:
+    """Return what may guard access to *route*, for the template function `guarded`; empty without extension filters.
+
+    A former version has them all if it has each of these filters, for the same match, and all host names: none of
+    them was open then. Whether the filters are allowed does not matter.
+    """
+    found: set[str] = set()
+    for rule in items_of(route, "spec", "rules"):
+        names = {_full_name(one) for _, one in references_in(items_of(rule, "filters"))}
+        behind = sorted(
+            (target_namespace(backend, route), text_of(backend, "name"), text_of(backend, "port"), _full_name(one))
+            for backend in items_of(rule, "backendRefs")
+            for _, one in references_in(items_of(backend, "filters"))
+        )
+        if behind:
+            names.add(f"of backends {_digest(behind)}")
+        for match in items_of(rule, "matches") or ({},) if names else ():
+            place = _digest(match)
+            found.update(f"filter {name} for {place}" for name in names)
+    if found:
+        found.update(f"filters for the host {host}" for host in items_of(route, "spec", "hostnames") or ("*",))
+    return sorted(found)
+
+
+def _full_name(reference: Any) -> str:
+    return "/".join(text_of(reference, field) for field in ("group", "kind", "name"))
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()
 
 
 def backend_suffix(route: Resource, kind: str, filters: Sequence[str]) -> str:

@@ -1,7 +1,10 @@
 """References of routes to filters of the administrator: which are resolved, and what the status says of the others."""
 
+from typing import Any
+
 import pytest
 
+from haptic_trio.gateway.extensions import guards_of
 from haptic_trio.gateway.reasons import route_faults
 from haptic_trio.gateway.routes.kinds import HTTP_ROUTE
 from haptic_trio.gateway.routes.rules import faults_of
@@ -60,3 +63,32 @@ def test_a_route_with_allowed_filters_has_resolved_references() -> None:
     stores = stores_of(gateway_class(), gateway(), service(), found)
     [parent] = route_parents(found, HTTP_ROUTE, stores, CONTROLLER, {"mark": ["*"]})
     assert {one["status"] for one in parent["conditions"]} == {"True"}
+
+
+def test_a_version_of_a_route_lacks_a_guard_if_something_is_filtered_that_was_not() -> None:
+    def behind(*filters: str) -> dict[str, Any]:
+        refs = [{"name": name, "port": 80, "filters": [extension("mark")] if name in filters else []} for name in "ab"]
+        return rule("/", backendRefs=refs)
+
+    mark, clients = [extension("mark")], [extension("clients")]
+    open_route, filtered = route("r", rule("/")), route("r", rule("/"), rule("/a", filters=mark), hostnames=["a.test"])
+    lacking = (
+        (open_route, filtered),
+        (filtered, route("r", rule("/"), rule("/a", filters=[*mark, *clients]), hostnames=["a.test"])),
+        (filtered, route("r", rule("/", filters=mark), rule("/a", filters=mark), hostnames=["a.test"])),
+        (filtered, route("r", rule("/"), rule("/a", filters=mark), hostnames=["a.test", "b.test"])),
+        (filtered, route("r", rule("/"), rule("/a", filters=mark))),
+        (route("r", behind("a")), route("r", behind("a", "b"))),
+    )
+    same = (
+        (filtered, open_route),
+        (filtered, route("r", rule("/a", filters=mark), rule("/new"), rule("/"), hostnames=["a.test"])),
+        (route("r", rule("/a", filters=[*clients, *mark])), route("r", rule("/a", filters=mark))),
+        (route("r", behind("a", "b")), route("r", behind("b", "a"))),
+    )
+
+    assert guards_of(open_route) == []
+    for before, now in lacking:
+        assert not {*guards_of(now)} <= {*guards_of(before)}
+    for before, now in same:
+        assert {*guards_of(now)} <= {*guards_of(before)}

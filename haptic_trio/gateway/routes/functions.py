@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from haptic_trio.gateway.extensions import Allowed
+from haptic_trio.gateway.extensions import Allowed, guards_of
 from haptic_trio.gateway.listeners.port_rules import PortRules, taken_reason
 from haptic_trio.gateway.listeners.ports import (
     RejectedListeners,
@@ -52,6 +52,10 @@ class GatewayFunctions:
         *filters* has the filters of the administrator, with the namespaces whose routes may name them.
         """
         return list(routing.rule_entries(route, ROUTE_KINDS[kind], resources, controller, filters or {}))
+
+    def guards(self, route: Resource) -> list[str]:
+        """Return what may guard access to *route*, for `guarded`; empty without filters of the administrator."""
+        return guards_of(route)
 
     def filtered_routes(self, service: Resource, resources: Lookups) -> list[FilteredRoute]:
         """Return the routes that name a filter of the administrator in a rule for *service*."""
