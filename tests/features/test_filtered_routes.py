@@ -84,5 +84,5 @@ async def test_a_former_version_without_the_filter_is_not_served_instead(site: S
             await running.quiet()
             denied = await request(port, HOST, "/")
 
-    assert (closed[0], found.has_fallback) == (404, False)
+    assert (closed[0], found.has_fallback) == (500, False)
     assert (denied[0], again.has_fallback) == (403, True)

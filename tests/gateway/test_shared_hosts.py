@@ -75,7 +75,7 @@ def test_an_ingress_and_a_route_of_one_host_have_ports_of_their_own(tmp_path: Pa
     port, http = free_port(), free_port()
     own = ingress("own", ingress_rule(HOST, ingress_path("/api", "web")), namespace="own")
     objects = [gateway("gw", listener("all", port)), own, to("wide", prefix("/"), host=WIDE)]
-    context = {"libraries": ("ingress",), "httpPort": http, "hostOwnership": "namespace"}
+    context: dict[str, Any] = {"libraries": ("ingress",), "httpPort": http, "hostOwnership": "namespace"}
     with served(tmp_path, port, *objects, **context):
         assert [who(port, HOST, target) for target in ("/api", "/other")] == ["wide", "wide"]
         # The Service of the Ingress is not there.

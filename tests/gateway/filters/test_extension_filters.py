@@ -119,6 +119,40 @@ def test_requests_pass_the_filters_of_their_rule_and_backend_and_no_other_reques
     assert (own_page.status, own_page.body) == (404, "mine")
 
 
+@pytest.mark.haproxy
+def test_a_rule_whose_filter_cannot_be_used_is_answered_with_500_and_not_by_a_shorter_path(tmp_path: Path) -> None:
+    port = free_port()
+    clients = [extension("clients")]
+    behind = rule("/behind", to="web")
+    behind["backendRefs"][0]["filters"] = clients
+    exact = rule(to="web", matches=[{"path": {"type": "Exact", "value": "/exact"}}], filters=clients)
+    role = {"path": {"type": "PathPrefix", "value": "/role"}, "headers": [{"name": "x-role", "value": "admin"}]}
+    objects = [
+        gateway("gw", {"name": "web", "port": port, "protocol": "HTTP"}),
+        filtered("open", rule("/", to="web"), hostnames=["a.test"]),
+        filtered(
+            "bad",
+            rule("/admin", to="web", filters=clients),
+            exact,
+            behind,
+            rule(to="web", matches=[role], filters=clients),
+            rule("/admin/open", to="web"),
+            hostnames=["a.test"],
+            clients="192.0.2.0/33",
+        ),
+    ]
+    with serving("web") as ports:
+        objects += leading_to("web", ports["web"])
+        settings: dict[str, Any] = {"user": USER, "gatewayFilters": FILTERS, "rejected": ("HTTPRoute web/bad",)}
+        with served(tmp_path, port, *objects, **settings):
+            closed = [ask(port, "a.test", path).status for path in ("/admin/x", "/exact", "/behind")]
+            closed.append(ask(port, "a.test", "/role", headers={"x-role": "admin"}).status)
+            others = [ask(port, "a.test", path).status for path in ("/", "/exact/x", "/role", "/admin/open")]
+
+    assert closed == [500] * 4
+    assert others == [200] * 4
+
+
 def test_a_value_that_the_snippet_rejects_costs_its_route_alone() -> None:
     objects = [
         gateway(),
