@@ -54,6 +54,12 @@ def all_filters_of(rule: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for owner in (rule, *items_of(rule, "backendRefs")) for name in filters_of(owner)))
 
 
+def has_extensions(rule: Any) -> bool:
+    """Whether *rule* or a backend of it has a reference to a filter, resolved or not."""
+    owners = (rule, *items_of(rule, "backendRefs"))
+    return any(True for owner in owners for _ in references_in(items_of(owner, "filters")))
+
+
 def guards_of(route: Resource) -> list[str]:
     """Return what may guard access to *route*, for the template function `guarded`; empty without extension filters.
 

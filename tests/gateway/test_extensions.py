@@ -25,6 +25,7 @@ def test_filters_that_haproxy_would_skip_make_the_rule_invalid() -> None:
     ):
         [fault] = faults_of(route("r", faulty), HTTP_ROUTE, stores_of(*leading_to("web", 80)))
         assert word in fault.message
+        assert fault.message.endswith("requests of the rule are answered with 500")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from haptic_trio.gateway.routes.backends import backend_name
 from haptic_trio.gateway.routes.kinds import ROUTE_KINDS
 from haptic_trio.gateway.routes.matches import EXACT, PREFIX
 from haptic_trio.gateway.routes.policies import BackendTls, tls_for
-from haptic_trio.gateway.routes.rules import ineffective
+from haptic_trio.gateway.routes.rules import closed_rules, ineffective
 from haptic_trio.gateway.routes.variants import (
     FilteredBackend,
     FilteredRoute,
@@ -68,8 +68,11 @@ class GatewayFunctions:
         return find_filtered_backends(route, ROUTE_KINDS[kind], service, resources, controller, filters)
 
     def ineffective(self, route: Resource, kind: str, resources: Lookups, controller: str) -> list[str]:
-        """Return messages about fields of *route* without effect; empty if the route is not served."""
-        found = list(ineffective(route))
+        """Return messages about fields of *route* without effect, and about rules that are answered with 500.
+
+        There are none if the route is not served.
+        """
+        found = [*ineffective(route), *closed_rules(route, ROUTE_KINDS[kind], resources)]
         return found if found and listeners_for(route, kind, resources, controller) else []
 
     def port_rules(

@@ -35,7 +35,7 @@ from haptic_trio.gateway.routes.contenders import hostnames_of
 from haptic_trio.gateway.routes.kinds import Key, RouteKind
 from haptic_trio.gateway.routes.lists import Candidate, list_of
 from haptic_trio.gateway.routes.matches import EXACT, PREFIX
-from haptic_trio.gateway.routes.programs import is_plain, rule_text
+from haptic_trio.gateway.routes.programs import REJECTED, is_plain, rule_text
 from haptic_trio.gateway.routes.rules import ServedRule, served_rules
 
 _KNOWN: Final = 16
@@ -76,9 +76,10 @@ def rule_entries(
     if not listeners_for(route, kind.name, lookups, controller):
         return
     for rule in served_rules(route, kind, lookups):
-        if not is_plain(rule.source, backends_of(route, rule.source, kind, lookups)):
+        if rule.error is not None or not is_plain(rule.source, backends_of(route, rule.source, kind, lookups)):
             for position, match in enumerate(rule.matches):
-                text = rule_text(route, rule.source, match, kind, lookups, allowed)
+                is_closed = rule.error is not None
+                text = REJECTED if is_closed else rule_text(route, rule.source, match, kind, lookups, allowed)
                 yield Entry(_rule_key(route, kind, rule.number, position), text)
 
 
@@ -310,12 +311,21 @@ class _Resolver:
                     if (match.path_kind, match.path) != (key.path_kind, key.path):
                         continue
                     if backends is None:
-                        backends = backends_of(route, rule.source, self._kind, self._lookups)
+                        is_closed = rule.error is not None
+                        backends = () if is_closed else backends_of(route, rule.source, self._kind, self._lookups)
                     plain = is_plain(rule.source, backends)
                     target = backends[0].name if plain else f"={_rule_key(route, self._kind, rule.number, position)}"
                     owner = foreign_owner(route, target) if plain and self._kind.has_requests else ""
                     exact, length = specificity(own)
-                    order = (not exact, -length, match.precedence, age_of(route), rule.number, position)
+                    order = (
+                        not exact,
+                        -length,
+                        match.precedence,
+                        age_of(route),
+                        not rule.is_widened,
+                        rule.number,
+                        position,
+                    )
                     found.append(Candidate(match, target, route, order, (rule.number, position), owner))
         return sorted(found, key=lambda candidate: candidate.order)
 

@@ -1,7 +1,9 @@
 """Served rules of a route, and the problems of the others.
 
 A rule that cannot be expressed is dropped, and the others are served. A route
-whose rules are all dropped is rejected.
+whose rules are all dropped is rejected. Requests of a rule with a filter of the
+administrator would then pass another one without it, so such a rule is answered
+with 500 instead.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from haptic_trio.gateway.extensions import ANNOTATED, EXTENSION, all_filters_of
+from haptic_trio.gateway.extensions import ANNOTATED, EXTENSION, all_filters_of, has_extensions
 from haptic_trio.gateway.objects import (
     GatewayObjectError,
     Lookups,
@@ -25,7 +27,7 @@ from haptic_trio.gateway.objects import (
     text_of,
 )
 from haptic_trio.gateway.routes.backends import without_persistence
-from haptic_trio.gateway.routes.kinds import RouteKind
+from haptic_trio.gateway.routes.kinds import HTTP_ROUTE, RouteKind
 from haptic_trio.gateway.routes.matches import Match, expression_count, rules_of
 from haptic_trio.gateway.routes.programs import MAX_CONDITIONS, checked_size, conditions_text, rule_text
 
@@ -47,15 +49,19 @@ MOST_EXPRESSIONS: Final = 128
 
 
 class ServedRule(msgspec.Struct, frozen=True):
-    """A rule that can be expressed."""
+    """A rule whose matches can be expressed."""
 
     number: int
     source: Any
     matches: tuple[Match, ...]
+    error: GatewayObjectError | None = None
+    """Why its requests are answered with 500."""
+    is_widened: bool = False
+    """Conditions of some matches could not be expressed, and are left out."""
 
 
 class RuleFault(msgspec.Struct, frozen=True):
-    """The problem of a rule that is not served."""
+    """The problem of a rule that is dropped, or answered with 500."""
 
     number: int
     name: str
@@ -66,8 +72,15 @@ class RuleFault(msgspec.Struct, frozen=True):
         return f"rules[{self.number}]{f' ({self.name})' if self.name else ''}: {self.message}"
 
 
+class _Matches(msgspec.Struct, frozen=True):
+    """The matches of a rule that can be expressed, and the problem of the others."""
+
+    found: tuple[Match, ...]
+    problem: str = ""
+
+
 class _MatchesAsked:
-    """Lookup aspect: the matches of each rule of a route, or its error. Expressions are analysed once for all."""
+    """Lookup aspect: the matches of each rule of a route. Expressions are analysed once for all."""
 
     __slots__ = ("_identity", "_kind", "_known", "_route")
 
@@ -75,7 +88,7 @@ class _MatchesAsked:
         self._identity = kind.name, Same(route.get("spec"))
         self._kind = kind
         self._route = route
-        self._known: tuple[tuple[Match, ...] | str, ...] | None = None
+        self._known: tuple[_Matches, ...] | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _MatchesAsked) and self._identity == other._identity
@@ -83,7 +96,7 @@ class _MatchesAsked:
     def __hash__(self) -> int:
         return hash(self._identity)
 
-    def __call__(self, _found: Sequence[Resource]) -> tuple[tuple[Match, ...] | str, ...]:
+    def __call__(self, _found: Sequence[Resource]) -> tuple[_Matches, ...]:
         if self._known is None:
             self._known = tuple(_matches(self._route, self._kind))
         return self._known
@@ -114,13 +127,29 @@ def _find_served(route: Resource, kind: RouteKind, lookups: Lookups) -> list[Ser
 
 
 def faults_of(route: Resource, kind: RouteKind, lookups: Lookups) -> list[RuleFault]:
-    """Return the faults of the rules of *route* that are not served."""
+    """Return the faults of the rules of *route* that are dropped, or answered with 500."""
     found: list[RuleFault] = []
     for number, rule, result in _results(route, kind, lookups):
-        if isinstance(result, GatewayObjectError):
-            reason = INCOMPATIBLE if isinstance(result, IncompatibleFiltersError) else UNSUPPORTED
-            found.append(RuleFault(number, text_of(rule, "name"), reason, str(result)))
+        error = result.error if isinstance(result, ServedRule) else result
+        if error is not None:
+            reason = INCOMPATIBLE if isinstance(error, IncompatibleFiltersError) else UNSUPPORTED
+            message = str(error) if error is result else f"{error}; requests of the rule are answered with 500"
+            found.append(RuleFault(number, text_of(rule, "name"), reason, message))
     return found
+
+
+def closed_rules(route: Resource, kind: RouteKind, lookups: Lookups) -> Iterator[str]:
+    """Yield a message for each rule of *route* that is answered with 500 since it cannot be expressed."""
+    if not any(has_extensions(rule) for _, rule in rules_of(route)):
+        return
+    try:
+        served = served_rules(route, kind, lookups)
+    except GatewayObjectError:
+        # The route is rejected, with a message of its own.
+        return
+    for rule in served:
+        if rule.error is not None:
+            yield f"spec.rules[{rule.number}]: {rule.error}; requests of the rule are answered with 500"
 
 
 def _results(
@@ -133,21 +162,44 @@ def _results(
         try:
             yield number, rule, _checked(route, number, rule, matches, kind, lookups)
         except GatewayObjectError as error:
-            yield number, rule, error
+            is_closed = matches.found and has_extensions(rule)
+            closed = ServedRule(number, rule, matches.found, error, is_widened=bool(matches.problem))
+            yield number, rule, closed if is_closed else error
 
 
-def _matches(route: Resource, kind: RouteKind) -> Iterator[tuple[Match, ...] | str]:
-    expressions = 0
+def _matches(route: Resource, kind: RouteKind) -> Iterator[_Matches]:
+    room = MOST_EXPRESSIONS
     for _, rule in rules_of(route):
         count = expression_count(rule)
-        if expressions + count > MOST_EXPRESSIONS:
-            yield f"matches: the route has more than {MOST_EXPRESSIONS} regular expressions; use several routes"
+        if count > room:
+            problem = f"matches: the route has more than {MOST_EXPRESSIONS} regular expressions; use several routes"
+            yield _Matches(_widened_matches(rule, kind, 0), problem)
             continue
-        expressions += count
+        room -= count
         try:
-            yield _checked_matches(rule, kind)
+            yield _Matches(_checked_matches(rule, kind))
         except GatewayObjectError as error:
-            yield str(error)
+            yield _Matches(_widened_matches(rule, kind, count), str(error))
+
+
+def _widened_matches(rule: Any, kind: RouteKind, most: int) -> tuple[Match, ...]:
+    """Return what can be expressed of the matches of *rule*, if it has filters of the administrator: those matches as
+    they are, or else their paths. They have at most *most* expressions.
+    """
+    found: list[Match] = []
+    for match in items_of(rule, "matches") if has_extensions(rule) else ():
+        # A GRPCRoute has the path in the field `method`.
+        path = {field: dig(match, field) for field in ("path" if kind.name == HTTP_ROUTE.name else "method",)}
+        for one in (match, path):
+            alone = {"matches": [one]}
+            if (count := expression_count(alone)) <= most:
+                try:
+                    found += _checked_matches(alone, kind)
+                except GatewayObjectError:
+                    continue
+                most -= count
+                break
+    return tuple(found)
 
 
 def _checked_matches(rule: Any, kind: RouteKind) -> tuple[Match, ...]:
@@ -174,18 +226,18 @@ def dropped_text(faults: list[RuleFault]) -> str:
 
 
 def _checked(
-    route: Resource, number: int, rule: Any, matches: tuple[Match, ...] | str, kind: RouteKind, lookups: Lookups
+    route: Resource, number: int, rule: Any, matches: _Matches, kind: RouteKind, lookups: Lookups
 ) -> ServedRule:
-    if isinstance(matches, str):
-        raise GatewayObjectError(matches)
+    if matches.problem:
+        raise GatewayObjectError(matches.problem)
     if not _is_simple(rule):
         for owner in (rule, *items_of(rule, "backendRefs")):
             _check_filters(items_of(owner, "filters"))
         _check_extensions(rule)
         _check_mirrors(rule)
-        for match in matches:
+        for match in matches.found:
             rule_text(route, rule, match, kind, lookups)
-    return ServedRule(number, rule, matches)
+    return ServedRule(number, rule, matches.found)
 
 
 def _is_simple(rule: Any) -> bool:

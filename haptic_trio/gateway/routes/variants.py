@@ -237,6 +237,8 @@ def filtered_backends(
         return
     namespace, known = namespace_of(route), set[str]()
     for rule in served_rules(route, kind, lookups):
+        if rule.error is not None:
+            continue
         retry = retry_of(rule.source)
         backends = backends_of(route, rule.source, kind, lookups)
         for reference, backend in zip(items_of(rule.source, "backendRefs"), backends, strict=True):

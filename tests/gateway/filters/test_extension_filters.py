@@ -14,7 +14,7 @@ from haptic_trio.haproxy.plan.operations import AddBackend
 from haptic_trio.haproxy.plan.plan import make_plan
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.pipeline.render import Rendered
-from tests.gateway.filters.test_filters import leading_to
+from tests.gateway.filters.test_filters import leading_to, mirroring
 from tests.gateway.objects import gateway, made, route, rule, service
 from tests.gateway.serving import render, served
 from tests.support.processes.ports import free_port
@@ -127,6 +127,8 @@ def test_a_rule_whose_filter_cannot_be_used_is_answered_with_500_and_not_by_a_sh
     behind["backendRefs"][0]["filters"] = clients
     exact = rule(to="web", matches=[{"path": {"type": "Exact", "value": "/exact"}}], filters=clients)
     role = {"path": {"type": "PathPrefix", "value": "/role"}, "headers": [{"name": "x-role", "value": "admin"}]}
+    costly = {"path": {"value": "/costly"}, "headers": [{"name": "a", "type": "RegularExpression", "value": "(a+)+"}]}
+    redirect = {"type": "RequestRedirect", "requestRedirect": {"hostname": "d.test"}}
     objects = [
         gateway("gw", {"name": "web", "port": port, "protocol": "HTTP"}),
         filtered("open", rule("/", to="web"), hostnames=["a.test"]),
@@ -140,17 +142,37 @@ def test_a_rule_whose_filter_cannot_be_used_is_answered_with_500_and_not_by_a_sh
             hostnames=["a.test"],
             clients="192.0.2.0/33",
         ),
+        filtered(
+            "parts",
+            rule("/", to="web"),
+            rule("/copied", to="web", filters=[*clients, *mirroring("web")]),
+            rule("/many", to="web", filters=[extension(f"f{number}") for number in range(9)]),
+            rule("/retried", to="web", filters=clients, retry={"codes": [999]}),
+            rule("/costly", to="web"),
+            rule(to="web", matches=[costly, {"path": {"value": "/beside"}}], filters=clients),
+            hostnames=["b.test"],
+        ),
+        filtered("moved", rule("/", to="web", filters=[*clients, redirect]), hostnames=["c.test"]),
     ]
     with serving("web") as ports:
         objects += leading_to("web", ports["web"])
         settings: dict[str, Any] = {"user": USER, "gatewayFilters": FILTERS, "rejected": ("HTTPRoute web/bad",)}
-        with served(tmp_path, port, *objects, **settings):
+        with served(tmp_path, port, *objects, **settings) as rendered:
             closed = [ask(port, "a.test", path).status for path in ("/admin/x", "/exact", "/behind")]
             closed.append(ask(port, "a.test", "/role", headers={"x-role": "admin"}).status)
             others = [ask(port, "a.test", path).status for path in ("/", "/exact/x", "/role", "/admin/open")]
 
-    assert closed == [500] * 4
-    assert others == [200] * 4
+            targets = "/copied", "/many", "/retried", "/costly", "/beside"
+            closed += [ask(port, "b.test", path).status for path in targets]
+            closed.append(ask(port, "c.test", "/").status)
+            others.append(ask(port, "b.test", "/").status)
+
+    assert closed == [500] * 10
+    assert others == [200] * 5
+    messages = [one.message for one in rendered.warnings if str(one.subject) == "HTTPRoute web/parts"]
+    assert len(messages) == 4
+    assert messages[0].startswith("spec.rules[1]: filters: ExtensionRef and RequestMirror cannot be combined")
+    assert messages[0].endswith("; requests of the rule are answered with 500")
 
 
 def test_a_value_that_the_snippet_rejects_costs_its_route_alone() -> None:
