@@ -14,7 +14,7 @@ from haptic_trio.console.history.differences import Text, compare_texts
 from haptic_trio.console.protocol import DiffPage, GenerationView
 from haptic_trio.errors import HapticError
 from haptic_trio.explain.site import Site
-from haptic_trio.messages import ConfigPrepared, ConfigValidated
+from haptic_trio.messages import ConfigPrepared, ConfigValidated, DeploymentCompleted
 from haptic_trio.pipeline.render import Rendered
 from haptic_trio.templating.incremental.provenance import Provenance
 
@@ -25,7 +25,7 @@ PIECES_AT_ONCE = 500
 READ_PAUSE = 0.05
 """Seconds between two such parts, which compete with renders for the interpreter."""
 DELAY = 0.25
-"""Seconds after a change before it is read: its deployment, of some milliseconds, has the interpreter first."""
+"""Maximum of seconds before a change is read: its deployment, of some milliseconds, has the interpreter first."""
 _NONE: frozenset[int] = frozenset()
 
 
@@ -58,19 +58,25 @@ class History:
         self._count = 0
         self._correlation = ""
         self._changed = trio.Event()
+        self._deployed = trio.Event()
 
     def observe(self, event: msgspec.Struct) -> None:
         """Take note of a new generation; never blocks."""
         if isinstance(event, ConfigPrepared | ConfigValidated):
             self._correlation = event.correlation
             self._changed.set()
+        if isinstance(event, ConfigPrepared):
+            self._deployed = trio.Event()
+        elif isinstance(event, DeploymentCompleted):
+            self._deployed.set()
 
     async def run(self) -> None:
-        """Record generations until cancelled; an entry covers all of them in `DELAY` seconds after the first."""
+        """Record generations until cancelled. While renders follow closely, an entry may cover several of them."""
         while True:
             await self._changed.wait()
             if self._newest is not None:
-                await trio.sleep(DELAY)
+                with trio.move_on_after(DELAY):
+                    await self._deployed.wait()
             self._changed = trio.Event()
             await self.record()
 

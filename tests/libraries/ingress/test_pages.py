@@ -11,7 +11,7 @@ from haptic_trio.config.templates import template_set
 from tools.docgen.libraries import MARKER, library_page, summary_of, write_pages
 
 PAGES = Path(__file__).parents[3] / "docs" / "libraries"
-_INCLUDED = re.compile(r'include_snippets "([^"]+)"')
+_INCLUDED = re.compile(r'(?:include_snippets |snippets\()"([^"]+)"')
 
 
 @pytest.mark.parametrize("name", library_names())

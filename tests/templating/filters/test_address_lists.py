@@ -1,5 +1,7 @@
 """Lists of addresses: what becomes entries of a map, and which lists are rejected."""
 
+from ipaddress import ip_network
+
 import pytest
 
 from haptic_trio.templating.filters.address_lists import address_list
@@ -15,7 +17,9 @@ def test_each_network_becomes_one_entry() -> None:
 
     entries = [line.split() for line in found.splitlines()]
     assert entries == [
-        [network, "yes"] for network in ("192.0.2.7/32", "192.0.2.0/24", "2001:db8::1/128", "::ffff:c000:201/128")
+        # Versions of Python write the last one differently.
+        [network, "yes"]
+        for network in ("192.0.2.7/32", "192.0.2.0/24", "2001:db8::1/128", str(ip_network("::ffff:192.0.2.1")))
     ]
     assert type(found) is Emitted
     assert address_list("; nothing\n") == ""
