@@ -7,6 +7,10 @@ are not at fault and are offered again. Otherwise, a single withheld content is
 at fault; several are offered again one by one, and each is at fault if the
 configuration fails with it. The trial does not track where contents are used,
 so every validation phase can reject a content.
+
+Tenants share contents. An object that reaches a limit with a new content is
+quarantined, and the content is used: otherwise a tenant whose namespace has
+just enough room for the former keys of an issuer could keep them for all.
 """
 
 from collections.abc import Mapping
@@ -17,7 +21,7 @@ from haptic_trio.httpstore.content import Content
 from haptic_trio.httpstore.contents import Contents
 from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.render import Rendered
-from haptic_trio.templating.values.subjects import FragmentKey
+from haptic_trio.templating.values.subjects import FragmentKey, Rejection
 
 _UNKNOWN = Problem(message="the configuration was rejected")
 
@@ -76,8 +80,9 @@ class ContentTrial:
     def rendered(self, rendered: Rendered) -> bool:
         """Handle the failures in *rendered*; True: render again, with other contents."""
         failing = {rejection.key: rejection.problem for rejection in rendered.rejections}
+        blaming = {one.key: one.problem for one in rendered.rejections if not _is_of_tenant(one)}
+        broken = {key: problem for key, problem in blaming.items() if key not in self._expected}
         if self._phase is _Phase.NONE:
-            broken = {key: problem for key, problem in failing.items() if key not in self._expected}
             offered = self._offered_in(rendered) if broken else {}
             if offered:
                 self._broken = broken
@@ -87,18 +92,18 @@ class ContentTrial:
             return False
         if self._phase is not _Phase.RENDER:
             return False
-        return self._judge_one(failing) if self._candidate is not None else self._judge_all(failing)
+        return self._judge_one(broken) if self._candidate is not None else self._judge_all(failing)
 
-    def _judge_one(self, failing: Mapping[FragmentKey, Problem]) -> bool:
-        broken = [problem for key, problem in failing.items() if key not in self._expected]
+    def _judge_one(self, broken: Mapping[FragmentKey, Problem]) -> bool:
         if not broken:
             return self._succeed()
         assert self._candidate is not None
-        self._reject(self._candidate, broken[0])
+        self._reject(self._candidate, next(iter(broken.values())))
         self._offer_next()
         return True
 
     def _judge_all(self, failing: Mapping[FragmentKey, Problem]) -> bool:
+        # A fragment that reaches a limit instead has not recovered.
         recovered = [key for key in self._broken if key not in failing]
         if self._error is None and not recovered:
             self._expected = frozenset({*self._broken, *failing})
@@ -163,3 +168,8 @@ class ContentTrial:
         self._error = None
         self._problem = _UNKNOWN
         self._broken = {}
+
+
+def _is_of_tenant(rejection: Rejection) -> bool:
+    """Whether *rejection* is about what a tenant uses, and not about a content; others are the administrator's."""
+    return rejection.is_limit and bool(rejection.key.namespace)

@@ -205,7 +205,7 @@ def _with_room(run: RenderRun, origin: Origin, made: BodyResult, *, is_closing: 
     try:
         _claim(run, origin.key, made.output, is_closing=is_closing)
     except LimitReachedError as error:
-        return made._replace(output=None, problem=problem_of(error, origin.subject))
+        return made._replace(output=None, problem=problem_of(error, origin.subject), is_limit=True)
     return made
 
 
@@ -228,7 +228,7 @@ def _call(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, calle
     subjects.append(origin.subject)
     run.rendered += 1
     budget = run.switch_to_fragment(origin.fragment, origin.subject.namespace)
-    text, output, problem, reason = "", None, None, ""
+    text, output, problem, reason, is_limit = "", None, None, "", False
     try:
         text = caller()
         made = FragmentOutput(
@@ -251,7 +251,7 @@ def _call(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, calle
     except LimitReachedError as error:
         if error.is_time:
             run.note_slow(origin.fragment, origin.subject.namespace)
-        problem = problem_of(error, origin.subject)
+        problem, is_limit = problem_of(error, origin.subject), True
     except Exception as error:  # noqa: BLE001  whatever an object's data breaks must break this object alone
         problem, reason = problem_of(error, origin.subject, resource), describe(error)[0]
     finally:
@@ -260,7 +260,7 @@ def _call(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, calle
         guards, trace.guards = frozenset(trace.guards), outer_guards
         trace.costs = outer_costs
     del subjects[depth:]
-    return BodyResult(text, output, problem, concerns, guards, reason)
+    return BodyResult(text, output, problem, concerns, guards, reason, is_limit)
 
 
 def _check_limits(run: RenderRun, key: FragmentKey, output: FragmentOutput) -> None:
@@ -329,7 +329,14 @@ def _reject(
     run: RenderRun, origin: Origin, problem: Problem, made: BodyResult, *, has_fallback: bool, is_apart: bool
 ) -> None:
     rejection = Rejection(
-        origin.fragment, origin.subject, problem, origin.ordinal, has_fallback, origin.within, is_apart=is_apart
+        origin.fragment,
+        origin.subject,
+        problem,
+        origin.ordinal,
+        has_fallback,
+        origin.within,
+        is_apart=is_apart,
+        is_limit=(made.is_limit and problem is made.problem) or problem is run.recall.paused.problem_of(origin.key),
     )
     assert run.unit is not None
     run.trace.rejections.append((run.unit.position, rejection))

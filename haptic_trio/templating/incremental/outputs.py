@@ -136,6 +136,8 @@ class BodyResult(NamedTuple):
     """See `FragmentOutput.guards`."""
     reason: str = ""
     """The problem for owners of other objects, without values."""
+    is_limit: bool = False
+    """The problem is a limit that was reached."""
 
 
 class Paused(msgspec.Struct, frozen=True):

@@ -104,6 +104,8 @@ class Rejection(msgspec.Struct, frozen=True):
     """See `FragmentKey.within`."""
     is_apart: bool = False
     """Other fragments of the object are served nevertheless."""
+    is_limit: bool = False
+    """The reason is a limit, or the pause of an object on which HAProxy has failed repeatedly."""
 
     @property
     def key(self) -> FragmentKey:

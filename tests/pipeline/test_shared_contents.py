@@ -1,0 +1,78 @@
+"""A tenant who uses a content together with others cannot have it rejected by the limits of the own objects."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from haptic_trio.errors import Problem
+from haptic_trio.k8s.resource import ref_of
+from tests.pipeline.contents.bench import CONFIG, ContentBench
+from tests.support.kubernetes import service
+
+pytestmark = pytest.mark.haproxy
+SHARED = (
+    CONFIG
+    + """\
+{% each svc in resources.services as "service" %}
+backend {{ ident(svc.metadata.namespace, svc.metadata.name) }}
+{% for line in http.fetch("https://lists.example.com/shared").splitlines() %}
+    server s{{ loop.index }} {{ line | address }}:80
+{% endfor %}
+{% for number in range(svc.metadata.fill | default(0)) %}
+    # {{ number }}
+{% endfor %}
+{% if svc.metadata.broken is defined %}
+{{ fail("broken") }}
+{% endif %}
+
+{% endeach %}
+"""
+)
+
+
+def tenant(**fields: Any) -> dict[str, Any]:
+    """Return the Service of a tenant; *fields* become fields of its metadata."""
+    found = service("web", namespace="tenant")
+    found["metadata"].update(fields)
+    return found
+
+
+async def test_a_tenant_who_reaches_a_limit_with_a_content_keeps_it_from_no_other(haproxy_binary: Path) -> None:
+    for limit in ("maxNamespaceBytes", "maxFragmentBytes"):
+        bench = ContentBench(haproxy_binary, SHARED, {"shared": "10.0.0.1\n"}, templating={limit: 400})
+        bench.put(service("web"), tenant(fill=37))
+        await bench.made()
+        await bench.give(shared="10.0.0.1\n10.0.0.2\n10.0.0.3\n")
+
+        text = (await bench.made()).text
+        assert (text.count("10.0.0.3:80"), text.count("10.0.0.1:80"), bench.rejected) == (1, 2, [])
+        assert [one.ref.namespace for one in bench.quarantine.objects] == ["tenant"]
+        # Without a key that is revoked, it has room again.
+        await bench.give(shared="10.0.0.3\n")
+        text = (await bench.made()).text
+        assert (text.count("10.0.0.3:80"), text.count("10.0.0.1:80"), bench.rejected) == (2, 0, [])
+        assert bench.quarantine.objects == ()
+
+
+async def test_a_tenant_who_fails_for_a_limit_or_else_for_a_fault_rejects_no_content(haproxy_binary: Path) -> None:
+    bench = ContentBench(haproxy_binary, SHARED, {"shared": "10.0.0.1\n" * 20}, templating={"maxFragmentBytes": 400})
+    bench.put(service("web"), tenant(broken=True))
+    await bench.made()
+    await bench.give(shared="10.0.0.2\n")
+
+    assert (await bench.made()).text.count("10.0.0.2:80") == 1
+    assert bench.rejected == []
+
+
+async def test_a_tenant_whose_changes_wait_keeps_a_content_from_no_other(haproxy_binary: Path) -> None:
+    bench = ContentBench(haproxy_binary, SHARED, {"shared": "10.0.0.1\n"})
+    bench.put(service("web"), tenant())
+    await bench.made()
+    for _ in range(3):
+        bench.quarantine.setbacks.record({ref_of(tenant()): Problem(message="slow")}, trio.current_time())
+    await bench.give(shared="10.0.0.2\n")
+
+    text = (await bench.made()).text
+    assert (text.count("10.0.0.2:80"), text.count("10.0.0.1:80"), bench.rejected) == (1, 1, [])
