@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from haptic_trio.x509.errors import UNREADABLE
-from haptic_trio.x509.keys import KeyFaultError, certified_key, check_parameters, public_half
+from haptic_trio.x509.keys import KeyFaultError, certified_key, check_parameters, find_costly_key, public_half
 from haptic_trio.x509.names import check_name
 from haptic_trio.x509.security_level import find_weakness
 from haptic_trio.x509.verdicts import cached
@@ -68,9 +68,10 @@ def _find_fault(*blocks: str) -> str:
             return f"certificate {number} cannot be read"
     try:
         _check_keys(certificates, keys)
-        # A bundle without a key is a list of authorities, for which OpenSSL has no such limits.
-        for number, certificate in enumerate(certificates if keys else (), 1):
-            if weakness := find_weakness(certificate):
+        # A bundle without a key is a list of authorities: OpenSSL has no minimum for these, but clients choose what
+        # their keys verify.
+        for number, certificate in enumerate(certificates, 1):
+            if weakness := find_weakness(certificate) if keys else find_costly_key(certificate):
                 return f"certificate {number} {weakness}"
         for block in blocks:
             if "DH PARAMETERS-----" in block.partition("\n")[0]:
@@ -122,18 +123,23 @@ def _normalised(text: str, labels: frozenset[str]) -> str:
     if any(block[1] not in labels for block in blocks):
         raise BundleError(f"the value contains blocks other than {', '.join(sorted(labels))}")
     try:
-        found = [_in_form(block[0].encode(), labels) for block in blocks]
+        found = [_in_form(number, block[0].encode(), labels) for number, block in enumerate(blocks, 1)]
+    except KeyFaultError as exc:
+        raise BundleError(str(exc)) from None
     except UNREADABLE:
         raise BundleError("a block cannot be read") from None
     return "".join(dict.fromkeys(found))
 
 
-def _in_form(block: bytes, labels: frozenset[str]) -> str:
+def _in_form(number: int, block: bytes, labels: frozenset[str]) -> str:
     if labels == _LIST:
         found = x509.load_pem_x509_crl(block)
         check_name(found.issuer)
         return found.public_bytes(Encoding.PEM).decode()
-    return _load(block).public_bytes(Encoding.PEM).decode()
+    certificate = _load(block)
+    if fault := find_costly_key(certificate):
+        raise KeyFaultError(f"certificate {number} {fault}")
+    return certificate.public_bytes(Encoding.PEM).decode()
 
 
 @lru_cache(maxsize=20_000)

@@ -21,10 +21,15 @@ from haptic_trio.x509.errors import UNREADABLE
 MAX_RSA_BITS: Final = 8192
 KINDS: Final = f"RSA (up to {MAX_RSA_BITS} bits), ECDSA, Ed25519, or Ed448"
 
+MAX_EXPONENT_BITS: Final = 32
+"""Of the public exponent of RSA keys that verify signatures of clients; a verification takes time for each bit."""
+
 _UNUSABLE: Final = f"the private key cannot be read, or is not {KINDS}"
 _FORM: Final = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-_MAX_EXPONENT_BITS: Final = 64
+_MAX_OWN_EXPONENT_BITS: Final = 64
 """OpenSSL accepts no larger public exponent in a signature that it verifies."""
+_RSA_KEYS: Final = frozenset({"1.2.840.113549.1.1.1", "1.2.840.113549.1.1.10", "2.5.8.1.1"})
+"""Object identifiers of the keys that OpenSSL reads as RSA keys."""
 _MAX_KEY_BYTES: Final = 6_000
 """More than an RSA key of `MAX_RSA_BITS` has."""
 _MAX_DH_BYTES: Final = 600
@@ -67,7 +72,7 @@ def public_half(block: str) -> bytes:
 def _check_numbers(numbers: RSAPrivateNumbers) -> None:
     """Check that *numbers* are one key, so that no number is larger than HAProxy's cost for the size allows."""
     e, n, p, q, d = numbers.public_numbers.e, numbers.public_numbers.n, numbers.p, numbers.q, numbers.d
-    if n.bit_length() > MAX_RSA_BITS or e.bit_length() > _MAX_EXPONENT_BITS:
+    if n.bit_length() > MAX_RSA_BITS or e.bit_length() > _MAX_OWN_EXPONENT_BITS:
         raise KeyFaultError(_UNUSABLE)
     is_whole = (
         min(p, q) > 2
@@ -99,6 +104,20 @@ def certified_key(certificate: x509.Certificate) -> bytes:
     if not is_usable:
         raise KeyFaultError(f"the key of the certificate is not {KINDS}")
     return half
+
+
+def find_costly_key(certificate: x509.Certificate) -> str:
+    """Return why the key of an authority's *certificate* takes too long to verify signatures; empty if it does not."""
+    try:
+        key = certificate.public_key()
+    except UNREADABLE:
+        # OpenSSL verifies by RSA keys that cryptography does not read, such as those with an even exponent.
+        is_rsa = certificate.public_key_algorithm_oid.dotted_string in _RSA_KEYS
+        return "has an RSA key that cannot be read" if is_rsa else ""
+    bits = key.public_numbers().e.bit_length() if isinstance(key, RSAPublicKey) else 0
+    if bits <= MAX_EXPONENT_BITS:
+        return ""
+    return f"has an RSA key with a public exponent of {bits} bits; {MAX_EXPONENT_BITS} are the limit"
 
 
 def check_parameters(block: str) -> None:

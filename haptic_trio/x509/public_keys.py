@@ -14,13 +14,14 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers as Rs
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
 from haptic_trio.x509.errors import UNREADABLE
+from haptic_trio.x509.keys import MAX_EXPONENT_BITS
 
 _RSA: Final = ("RS256", "RS384", "RS512")
 _EC: Final[Mapping[str, str]] = {"secp256r1": "ES256", "secp384r1": "ES384"}
 _CURVES: Final[Mapping[str, EllipticCurve]] = {"P-256": SECP256R1(), "P-384": SECP384R1()}
 _HMAC: Final = ("HS256",)
 _LEAST_RSA_BITS: Final = 2048
-_MOST_RSA_BITS: Final = 8192
+_MOST_RSA_BITS: Final = 4096
 _LEAST_SECRET: Final = 32
 _MOST_PUBLISHED: Final = 100
 
@@ -127,6 +128,7 @@ def _key(key: Mapping[str, Any], named: tuple[str, ...]) -> TokenKey:
             numbers = RsaNumbers(_number(key.get("e")), _number(key.get("n")))
             if numbers.n.bit_length() > _MOST_RSA_BITS:
                 raise TokenKeyError(f"an RSA key may have at most {_MOST_RSA_BITS} bits")
+            _check_exponent(numbers)
             return _checked(numbers.public_key(), named)
         case "EC":
             curve = _CURVES.get(str(key.get("crv")))
@@ -144,7 +146,8 @@ def _checked(key: object, named: tuple[str, ...]) -> TokenKey:
     algorithms: tuple[str, ...]
     if isinstance(key, RSAPublicKey):
         if not _LEAST_RSA_BITS <= key.key_size <= _MOST_RSA_BITS:
-            raise TokenKeyError(f"an RSA key needs {_LEAST_RSA_BITS} to {_MOST_RSA_BITS} bits")
+            raise TokenKeyError(f"an RSA key needs {_LEAST_RSA_BITS} to {_MOST_RSA_BITS} bits; it has {key.key_size}")
+        _check_exponent(key.public_numbers())
         algorithms = _RSA
     elif isinstance(key, EllipticCurvePublicKey) and key.curve.name in _EC:
         algorithms = (_EC[key.curve.name],)
@@ -152,6 +155,15 @@ def _checked(key: object, named: tuple[str, ...]) -> TokenKey:
         raise TokenKeyError(f"its type is not RSA, or EC with a curve of {', '.join(_CURVES)}")
     pem = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
     return TokenKey(_restricted(algorithms, named), pem=pem)
+
+
+def _check_exponent(numbers: RsaNumbers) -> None:
+    """Check the public exponent: the time of a verification grows with its bits, and HAProxy's thread waits."""
+    if numbers.e.bit_length() > MAX_EXPONENT_BITS:
+        raise TokenKeyError(
+            f"the public exponent of an RSA key may have at most {MAX_EXPONENT_BITS} bits;"
+            f" it has {numbers.e.bit_length()} (the usual one is 65537)"
+        )
 
 
 def _restricted(algorithms: tuple[str, ...], named: tuple[str, ...]) -> tuple[str, ...]:

@@ -4,9 +4,18 @@ import pytest
 import trustme
 
 from haptic_trio.x509.bundles import BundleError, authorities_in, bundle_of, names_in, revocations_in
-from tests.attacks.inputs.credentials import good_pair, malformed_certificates, malformed_pairs, parameters
+from tests.attacks.inputs.credentials import (
+    good_pair,
+    malformed_certificates,
+    malformed_pairs,
+    parameters,
+    rsa_certificate,
+)
 
 CERTIFICATE, KEY = good_pair()
+RSA = bytes.fromhex("300d06092a864886f70d0101010500")
+RSA_PSS = bytes.fromhex("300b06092a864886f70d01010a")
+RSA_OF_X500 = bytes.fromhex("3006060455080101")
 # The extensions of a certificate are read only where they are needed; HAProxy loads it, too.
 LOADABLE = {"duplicate extension"}
 
@@ -30,6 +39,29 @@ def test_a_malformed_pair_is_rejected_without_its_content(name: str) -> None:
 def test_malformed_authorities_are_rejected(name: str) -> None:
     with pytest.raises(BundleError):
         authorities_in(malformed_certificates()[name])
+
+
+@pytest.mark.parametrize(
+    ("kind", "exponent", "problem"),
+    [
+        (RSA, (1 << 32) + 1, "an RSA key with a public exponent of 33 bits; 32 are the limit"),
+        (RSA_PSS, (1 << 3_000) + 1, "an RSA key with a public exponent of 3001 bits; 32 are the limit"),
+        (RSA, 1 << 3_000, "an RSA key that cannot be read"),
+        (RSA, (1 << 4_000) + 1, "an RSA key that cannot be read"),
+        (RSA_OF_X500, (1 << 3_000) + 1, "an RSA key that cannot be read"),
+    ],
+    ids=["33 bits", "PSS", "even", "beyond the modulus", "X.500"],
+)
+def test_an_authority_whose_key_takes_long_to_verify_signatures_is_rejected(
+    kind: bytes, exponent: int, problem: str
+) -> None:
+    modulus = (1 << 3_072) - 1
+    usable = rsa_certificate(modulus, 65_537) + rsa_certificate(modulus, (1 << 32) - 1)
+
+    assert authorities_in(usable).count("BEGIN") == 2
+    for check in (authorities_in, bundle_of):
+        with pytest.raises(BundleError, match=f"^certificate 3 has {problem}$"):
+            check(usable + rsa_certificate(modulus, exponent, kind))
 
 
 def test_authorities_are_there_once_and_without_keys() -> None:

@@ -5,7 +5,7 @@ import json
 
 import pytest
 import trustme
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from haptic_trio.x509.public_keys import TokenKeyError, read_key_set, read_pem, read_published_keys, read_secret
@@ -67,6 +67,33 @@ def test_a_key_set_with_a_key_that_cannot_be_used_is_rejected(key: object) -> No
         read_key_set(json.dumps({"keys": [key]}).encode())
 
 
+@pytest.mark.parametrize(
+    ("bits", "exponent", "problem"),
+    [
+        (2_048, (1 << 32) + 1, "at most 32 bits; it has 33"),
+        (3_072, (1 << 3_070) + 1, "at most 32 bits; it has 3071"),
+        (4_104, 65_537, "4096 bits"),
+    ],
+)
+def test_an_rsa_key_that_takes_long_to_verify_a_token_is_rejected(bits: int, exponent: int, problem: str) -> None:
+    numbers = rsa.RSAPublicNumbers(exponent, (1 << bits) - 1)
+    key = {"kty": "RSA", "n": encoded(numbers.n, bits // 8), "e": encoded(exponent, 400)}
+    content = json.dumps({"keys": [key]}).encode()
+
+    with pytest.raises(TokenKeyError, match=f"key 0 of the set: .*{problem}"):
+        read_key_set(content)
+    with pytest.raises(TokenKeyError, match=problem):
+        read_pem(numbers.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    found = read_published_keys(content)
+    assert (found.keys, len(found.unusable)) == ((), 1)
+
+
+def test_the_largest_rsa_keys_verify_tokens() -> None:
+    key = {"kty": "RSA", "n": encoded((1 << 4_096) - 1, 512), "e": encoded((1 << 32) - 1)}
+
+    assert read_key_set(json.dumps({"keys": [key]}).encode())[0].algorithms == ("RS256", "RS384", "RS512")
+
+
 def test_a_set_without_keys_has_none() -> None:
     assert read_key_set(b'{"keys": []}') == []
 
@@ -94,5 +121,5 @@ def test_a_set_with_very_many_keys_is_rejected_unread() -> None:
         read_published_keys(json.dumps({"keys": [{"kty": "RSA"}] * 101}).encode())
 
 
-def encoded(number: int) -> str:
-    return base64.urlsafe_b64encode(number.to_bytes(32)).rstrip(b"=").decode()
+def encoded(number: int, size: int = 32) -> str:
+    return base64.urlsafe_b64encode(number.to_bytes(size)).rstrip(b"=").decode()

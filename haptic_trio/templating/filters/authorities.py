@@ -19,7 +19,10 @@ from haptic_trio.x509.verdicts import cached
 
 
 def authorities(value: Any) -> Emitted:
-    """The certificates of a PEM bundle, each once; anything else in it, such as a key, is rejected."""
+    """The certificates of a PEM bundle, each once; anything else in it, such as a key, is rejected.
+
+    So are RSA keys with a public exponent of more than 32 bits, which take HAProxy long to verify signatures.
+    """
     try:
         return Emitted(authorities_in(str(value)))
     except BundleError as exc:

@@ -34,7 +34,8 @@ def pem(value: Any, *more: Any, pair: bool = False) -> Emitted:
     long to use: RSA of more than 8192 bits, DSA, and Diffie-Hellman parameters of
     more than 4096 bits; and beside a key, certificates that OpenSSL rejects at its
     security level 2: RSA of less than 2048 bits, ECDSA on small curves, and MD5 or
-    SHA-1 unless self-signed. With *pair*, there must be a certificate and its key.
+    SHA-1 unless self-signed; without a key, RSA certificates with a public exponent
+    of more than 32 bits. With *pair*, there must be a certificate and its key.
     """
     parts = [str(part) if isinstance(part, str) else number_text(part, "pem") for part in (value, *more)]
     try:

@@ -56,12 +56,16 @@ def mersenne_pair(one: int, other: int) -> tuple[str, str]:
     p, q, e = (1 << one) - 1, (1 << other) - 1, 65_537
     n, d = p * q, pow(e, -1, (p - 1) * (q - 1))
     numbers = (0, n, e, d, p, q, d % (p - 1), d % (q - 1), pow(q, -1, p))
+    return rsa_certificate(n, e), armored("RSA PRIVATE KEY", element(0x30, *map(number, numbers)))
+
+
+def rsa_certificate(n: int, e: int, kind: bytes = _RSA) -> str:
+    """Return a certificate for the RSA key of modulus *n* and exponent *e*; *kind* is the identifier of its type."""
     name = element(0x30, element(0x31, element(0x30, bytes.fromhex("0603550403"), element(12, b"a.test"))))
     times = element(0x30, element(0x17, b"250101000000Z"), element(0x17, b"450101000000Z"))
-    half = element(0x30, _RSA, element(3, b"\0", element(0x30, number(n), number(e))))
+    half = element(0x30, kind, element(3, b"\0", element(0x30, number(n), number(e))))
     content = element(0x30, _VERSION_3, number(7), _SHA256, name, times, name, half)
-    certificate = element(0x30, content, _SHA256, element(3, b"\0" * 257))
-    return armored("CERTIFICATE", certificate), armored("RSA PRIVATE KEY", element(0x30, *map(number, numbers)))
+    return armored("CERTIFICATE", element(0x30, content, _SHA256, element(3, b"\0" * 257)))
 
 
 @cache
