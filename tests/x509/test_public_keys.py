@@ -74,6 +74,7 @@ def test_a_key_set_with_a_key_that_cannot_be_used_is_rejected(key: object) -> No
         (3_072, (1 << 3_070) + 1, "at most 32 bits; it has 3071"),
         (4_104, 65_537, "4096 bits"),
     ],
+    ids=["exponent of 33 bits", "exponent of 3071 bits", "modulus of 4104 bits"],
 )
 def test_an_rsa_key_that_takes_long_to_verify_a_token_is_rejected(bits: int, exponent: int, problem: str) -> None:
     numbers = rsa.RSAPublicNumbers(exponent, (1 << bits) - 1)
