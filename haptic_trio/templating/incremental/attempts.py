@@ -13,7 +13,7 @@ import msgspec
 
 from haptic_trio.errors import Problem
 from haptic_trio.templating.incremental.ahead import Result
-from haptic_trio.templating.incremental.outputs import BodyResult, FragmentOutput
+from haptic_trio.templating.incremental.outputs import BodyResult, FragmentOutput, own_part
 from haptic_trio.templating.incremental.quarantined import Fallback, id_of_subject, is_turn_of, question_of
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.shares import question_of as question_of_room
@@ -27,11 +27,14 @@ from haptic_trio.templating.values.text import Emitted
 
 _READS: Final = frozenset({"get", "object"})
 """Kinds of questions that return content of objects; `has` never returns that of a Secret."""
+_NOTHING: Final[frozenset[str]] = frozenset()
 
 
 def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str], *, is_apart: bool = False) -> str:
     """Return the output of *caller* for *resource*, marked with its origin; see `find_output`."""
     text, origin = find_output(run, origin, resource, caller, is_apart=is_apart)
+    if text and run.subjects and not _is_inner(run, origin):
+        run.grant_inner(text)
     return mark(text, run.number_origin(origin)) if text else Emitted("")
 
 
@@ -44,8 +47,7 @@ def find_output(
     whether it still fails. With *is_apart* a failure affects this fragment only.
     """
     subject = origin.subject
-    # A fragment inside one of the same object shares its fate.
-    is_inner = bool(run.subjects) and any(is_same_object(outer, subject) for outer in run.subjects)
+    is_inner = _is_inner(run, origin)
     fallback = None if is_apart or is_inner else run.quarantined.fallback_of(subject)
     is_turn = not is_inner and is_turn_of(run.unit, subject)
     if not is_inner and not is_turn:
@@ -81,7 +83,7 @@ def find_output(
     if good is None:
         is_closed = fallback is Fallback.CLOSED
         return _render_closing(run, origin, resource, caller, ahead) if is_closed else (Emitted(""), origin)
-    run.trace.outputs[key] = good
+    good = run.trace.outputs[key] = good.counted_whole(run.produced.get(key))
     registered = len(run.unit_files)
     run.trace.attempts += len(good.files)
     for file in good.files:
@@ -91,6 +93,11 @@ def find_output(
             run.trace.found[file.path] = None
     _attribute_files(run, len(run.unit_files) - registered, origin)
     return good.text, origin
+
+
+def _is_inner(run: RenderRun, origin: Origin) -> bool:
+    """Whether the fragment of *origin* is inside one of the same object, and so shares its fate."""
+    return bool(run.subjects) and any(is_same_object(outer, origin.subject) for outer in run.subjects)
 
 
 class _Given:
@@ -231,9 +238,12 @@ def _call(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, calle
     text, output, problem, reason, is_limit = "", None, None, "", False
     try:
         text = caller()
+        files = _registered(run, registered)
+        # In the text for a rejected object, fragments inside have no outputs of their own.
+        own_text, inner_files = (None, _NOTHING) if run.is_closing else own_part(origin, text, files, run.origins)
         made = FragmentOutput(
             strip_marks(text),
-            _registered(run, registered),
+            files,
             origin.subject.resource_version,
             resource=resource,
             guards=frozenset(trace.guards),
@@ -242,6 +252,8 @@ def _call(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, calle
             authorities=trace.costs.authorities,
             is_secret=bool(run.secret_stores)
             and any(question[0] in _READS and question[1] in run.secret_stores for question in trace.asked),
+            own_text=own_text,
+            inner_files=inner_files,
         )
         _check_limits(run, key, made)
         output = made
@@ -287,7 +299,8 @@ def _claim(run: RenderRun, key: FragmentKey, output: FragmentOutput, *, is_closi
 def _check_backends(run: RenderRun, output: FragmentOutput) -> None:
     limits = run.limits
     # Most outputs have too few servers for a look at their sections.
-    if run.shares.uses_of(output).servers > limits.backend_servers and output.largest_backend > limits.backend_servers:
+    is_large = output.own_text is not None or run.shares.uses_of(output).servers > limits.backend_servers
+    if is_large and output.largest_backend > limits.backend_servers:
         raise LimitReachedError(
             f"a backend has more than {limits.backend_servers:,} servers",
             "use a Service with fewer endpoints, or raise templating.maxBackendServers",

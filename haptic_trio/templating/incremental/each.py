@@ -390,7 +390,8 @@ def run_site(run: RenderRun, stream: Any) -> Emitted:
     for part in stream:
         parts.append(part)
         size += len(part)
-        if size > room:
+        # Fragments inside for other objects make room for their text.
+        if size > room and size > (room := run.room):
             # Thrown into the template, so that the traceback knows the line.
             stream.throw(run.too_large())
     run.build(size)

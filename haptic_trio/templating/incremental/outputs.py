@@ -10,8 +10,9 @@ import msgspec
 
 from haptic_trio.errors import Problem
 from haptic_trio.templating.values.costs import SYSTEM_AUTHORITIES, weight_of_tls_server
+from haptic_trio.templating.values.marks import split_marks, strip_marks
 from haptic_trio.templating.values.paths import RenderedFile
-from haptic_trio.templating.values.subjects import Concern, FragmentKey, size_of, uid_of
+from haptic_trio.templating.values.subjects import Concern, FragmentKey, Origin, is_same_object, size_of, uid_of
 
 _TABLE: Final = re.compile(r"\n    stick-table [^\n]*?\bsize ([0-9]+)([kKmMgG]?)")
 _TLS_SERVER: Final = re.compile(r"\n    server [^\n]*? ssl(?![^ \n])([^\n]*)")
@@ -43,30 +44,53 @@ class FragmentOutput(msgspec.Struct, frozen=True):
     """See `Costs.authorities`."""
     is_secret: bool = False
     """It may contain data of a Secret: the fragment looked one up."""
+    own_text: str | None = None
+    """The text without that of fragments inside for other objects, which limits count for these; None: all of it."""
+    inner_files: frozenset[str] = frozenset()
+    """Paths of the files of those fragments."""
 
     def __repr__(self) -> str:
         # The text and the files may hold a private key.
         return f"FragmentOutput({self.digest()[:12]}, {len(self.files)} files)"
 
+    def counted_whole(self, former: "FragmentOutput | None") -> "FragmentOutput":
+        """Return this output as one that counts for its object as a whole; *former* itself if it is that already.
+
+        As a fallback it is output without the fragments inside, whose outputs would count otherwise.
+        """
+        if self.own_text is None:
+            return self
+        # The same output in each render, so that nothing counts as changed.
+        if former is not None and former.own_text is None and former.text is self.text and former.files is self.files:
+            return former
+        return msgspec.structs.replace(self, own_text=None, inner_files=frozenset())
+
+    @property
+    def counted_text(self) -> str:
+        """The text that counts for the object and its namespace."""
+        return self.text if self.own_text is None else self.own_text
+
     @property
     def size(self) -> int:
-        """UTF-8 bytes of text and files."""
-        return size_of(self.text) + sum(size_of(file.text) for file in self.files)
+        """UTF-8 bytes of the counted text and the object's own files."""
+        files = (file for file in self.files if file.path not in self.inner_files)
+        return size_of(self.counted_text) + sum(size_of(file.text) for file in files)
 
     @property
     def servers(self) -> int:
-        """Lines of servers, for each of which HAProxy keeps 4 to 6 KiB; more with more threads.
+        """Lines of servers in the counted text, for each of which HAProxy keeps 4 to 6 KiB; more with more threads.
 
         A server with TLS counts as ten, or more with many CA certificates:
         HAProxy makes a TLS context for each. Servers of a large backend count
         as more: HAProxy 2.8 takes quadratic time for them.
         """
-        lines = self.text.count("\n    server ")
+        text = self.counted_text
+        lines = text.count("\n    server ")
         if lines > _SMALL_BACKEND:
-            lines += sum(size * size // _SQUARED_SERVERS for size in self._backend_sizes())
-        if " ssl" not in self.text:
+            lines += sum(size * size // _SQUARED_SERVERS for size in _backend_sizes(text))
+        if " ssl" not in text:
             return lines
-        return lines + sum(self._weight_of(line) - 1 for line in _TLS_SERVER.findall(self.text))
+        return lines + sum(self._weight_of(line) - 1 for line in _TLS_SERVER.findall(text))
 
     def _weight_of(self, options: str) -> int:
         if " ca-file " not in options:
@@ -76,10 +100,7 @@ class FragmentOutput(msgspec.Struct, frozen=True):
     @property
     def largest_backend(self) -> int:
         """Servers of the section that has most."""
-        return max(self._backend_sizes())
-
-    def _backend_sizes(self) -> list[int]:
-        return [section.count("\n    server ") for section in self.text.split("\nbackend ")]
+        return max(_backend_sizes(self.text))
 
     @property
     def rules(self) -> int:
@@ -88,10 +109,11 @@ class FragmentOutput(msgspec.Struct, frozen=True):
 
     @property
     def table_entries(self) -> int:
-        """Entries of stick tables, if clients fill them: HAProxy keeps about 250 bytes for each."""
-        if "\n    stick-table " not in self.text:
+        """Entries of stick tables in the counted text, if clients fill them: HAProxy keeps about 250 bytes for each."""
+        text = self.counted_text
+        if "\n    stick-table " not in text:
             return 0
-        return sum(int(number) << _SHIFT[unit.lower()] for number, unit in _TABLE.findall(self.text))
+        return sum(int(number) << _SHIFT[unit.lower()] for number, unit in _TABLE.findall(text))
 
     @property
     def edition(self) -> str:
@@ -104,6 +126,29 @@ class FragmentOutput(msgspec.Struct, frozen=True):
         for file in self.files:
             digest.update(f"\0{file.path}\0{file.text}".encode(errors="surrogatepass"))
         return digest.hexdigest()
+
+
+def own_part(
+    origin: Origin, text: str, files: tuple[RenderedFile, ...], origins: Mapping[int, Origin]
+) -> tuple[str | None, frozenset[str]]:
+    """Return `FragmentOutput.own_text` and `inner_files` of a body of *origin* that has made *text* and *files*.
+
+    *origins* are those that the marks in *text* name.
+    """
+
+    def is_own(made: Origin | None) -> bool:
+        return made is None or is_same_object(made.subject, origin.subject)
+
+    inner = frozenset(file.path for file in files if not any(is_own(piece.origin) for piece in file.content.pieces))
+    if text.isascii():
+        return (text if inner else None), inner
+    pieces = split_marks(text, origins)
+    own = [piece.text for piece in pieces if is_own(piece.origin)]
+    return (strip_marks("".join(own)) if inner or len(own) < len(pieces) else None), inner
+
+
+def _backend_sizes(text: str) -> list[int]:
+    return [section.count("\n    server ") for section in text.split("\nbackend ")]
 
 
 def _count_rules(text: str) -> int:

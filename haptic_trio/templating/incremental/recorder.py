@@ -29,7 +29,7 @@ from haptic_trio.templating.incremental.scope import Memo
 from haptic_trio.templating.incremental.shares import Claimed
 from haptic_trio.templating.values.limits import Meter, RenderLimits
 from haptic_trio.templating.values.paths import Paths, RenderedFile
-from haptic_trio.templating.values.subjects import Concern, FragmentKey, ObjectWarning, Origin, Subject
+from haptic_trio.templating.values.subjects import Concern, FragmentKey, ObjectWarning, Origin, Subject, size_of
 
 MOST_WARNINGS: Final = 10
 """Warnings of one rendering; further ones are dropped."""
@@ -238,6 +238,13 @@ class Recorder(Meter):
         self.ordinals[counted] = ordinal + 1
         self.trace.ordinals.append((counted, ordinal))
         return ordinal
+
+    def grant_inner(self, text: str) -> None:
+        """Let the text of the current fragment hold *text* besides, which one inside has made for another object."""
+        budget = self._budget
+        if budget is not None:
+            most = max(budget.output_bytes, self._limits.namespace_bytes)
+            budget.output_bytes = min(budget.output_bytes + size_of(text), most)
 
     def number_origin(self, origin: Origin) -> int:
         """Return the number of *origin* in marks, valid until its unit renders again."""
