@@ -20,7 +20,6 @@ from haptic_trio.templating.incremental.shares import question_of as question_of
 from haptic_trio.templating.values.costs import Costs
 from haptic_trio.templating.values.limits import LimitReachedError
 from haptic_trio.templating.values.marks import mark, strip_marks
-from haptic_trio.templating.values.paths import RenderedFile
 from haptic_trio.templating.values.report import describe, problem_of
 from haptic_trio.templating.values.subjects import FragmentKey, Origin, Rejection, RenderedText, is_same_object
 from haptic_trio.templating.values.text import Emitted
@@ -149,7 +148,7 @@ def _find_ahead(run: RenderRun) -> Result | None:
     """Return the result of the turn that is being rendered, if its body was called ahead and would still give that."""
     child: Any = run.unit
     result = run.ahead.find(child)
-    if result is None or any(_is_taken(run, file) for file in result.trace.files.values()):
+    if result is None or any(run.is_taken(file) for file in result.trace.files.values()):
         return None
     result = _without_known_files(run, result)
     for key, output in result.trace.outputs.items():
@@ -238,7 +237,7 @@ def _call(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, calle
     text, output, problem, reason, is_limit = "", None, None, "", False
     try:
         text = caller()
-        files = _registered(run, registered)
+        files = run.registered_since(registered)
         # In the text for a rejected object, fragments inside have no outputs of their own.
         own_text, inner_files = (None, _NOTHING) if run.is_closing else own_part(origin, text, files, run.origins)
         made = FragmentOutput(
@@ -320,18 +319,13 @@ def _find_output(run: RenderRun, origin: Origin, fallback: Fallback | None, reso
         return None
     for file in found.files:
         run.ask(("file", file.path))
-    taken = {file.path for file in found.files if _is_taken(run, file)}
+    taken = {file.path for file in found.files if run.is_taken(file)}
     run.trace.clashes |= taken
     if recall.is_blocked(key, found) or taken:
         # HAProxy rejects that, too, or another object has registered its files.
         run.quarantined.give_up(origin.subject)
         return None
     return found
-
-
-def _is_taken(run: RenderRun, file: RenderedFile) -> bool:
-    known = run.known_file(file.path)
-    return known is not None and (known.kind, known.text) != (file.kind, file.text)
 
 
 def _has_fallback(fallback: Fallback | None, good: FragmentOutput | None) -> bool:
@@ -389,12 +383,6 @@ def _call_closing(run: RenderRun, origin: Origin, resource: Any, caller: Callabl
         return made if run.asks_rejected else made._replace(output=None)
     finally:
         run.is_closing, run.asks_rejected = outer
-
-
-def _registered(run: RenderRun, before: int) -> tuple[RenderedFile, ...]:
-    """Return the files that were registered after the first *before*; the cost is that of these."""
-    count = len(run.unit_files) - before
-    return tuple(islice(reversed(run.unit_files.values()), count))[::-1] if count > 0 else ()
 
 
 def _attribute_files(run: RenderRun, count: int, origin: Origin) -> None:

@@ -8,6 +8,7 @@ abandoned at any moment.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from types import CodeType
 from typing import Any, cast
 
@@ -211,6 +212,16 @@ class RenderRun(Recorder):
             self.root, self.unit, self.trace, self.unit_files, self.file_positions, self.ordinals, self.importing,
             self.subjects, self.within, self.keeping, self.memo, self.claimed, self.under,
         ) = outer  # fmt: skip
+
+    def registered_since(self, before: int) -> tuple[RenderedFile, ...]:
+        """Return the files that the unit registered after the first *before*; the cost is that of these."""
+        count = len(self.unit_files) - before
+        return tuple(islice(reversed(self.unit_files.values()), count))[::-1] if count > 0 else ()
+
+    def is_taken(self, file: RenderedFile) -> bool:
+        """Whether the path of *file* has another content."""
+        known = self.known_file(file.path)
+        return known is not None and (known.kind, known.text) != (file.kind, file.text)
 
     def known_file(self, path: str) -> RenderedFile | None:
         """As for any recorder; turns that are rendered ahead do not see files of other turns, which may change, too."""
