@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from haptic_trio.explain.base_maps import wildcard_of
 from haptic_trio.explain.site import Site, named_resource
+from haptic_trio.gateway.extensions import allowed_filters
 from haptic_trio.gateway.objects import dig, items_of, text_of
 from haptic_trio.gateway.reasons import route_faults, routes_at
 from haptic_trio.ingress.classes import OwnClasses, class_of
@@ -51,7 +52,7 @@ def route_reasons_at(site: Site, host: str, path: str = "") -> Iterator[str]:
         return
     for route in islice(routes_at(site.stores, host), _MOST_OBJECTS):
         title = str(named_resource(route))
-        faults = list(route_faults(route, site.stores, controller, site.context.get("gatewayFilters") or {}))
+        faults = list(route_faults(route, site.stores, controller, allowed_filters(site.context)))
         yield from (f"{title}: {fault}" for fault in faults[:_MOST_PATHS])
         if path and not faults and not site.problems_of(subject_of(route)):
             paths = list(dict.fromkeys(_matches_of(route)))

@@ -36,6 +36,21 @@ class FilterProblem(msgspec.Struct, frozen=True):
     message: str
 
 
+def allowed_filters(settings: Mapping[str, Any]) -> Allowed:
+    """Return the setting `gatewayFilters` among *settings* of the libraries."""
+    return settings.get("gatewayFilters") or NO_FILTERS
+
+
+def closed_text(problem: object) -> str:
+    """Return the message for the owner of a rule that is answered with 500 because of *problem*."""
+    return f"{problem}; requests of the rule are answered with 500"
+
+
+def filter_owners(rule: Any) -> tuple[Any, ...]:
+    """Return what may have filters: *rule* itself, and its backend references."""
+    return (rule, *items_of(rule, "backendRefs"))
+
+
 def references_in(filters: Iterable[Any]) -> Iterator[tuple[int, Any]]:
     """Yield position and `extensionRef` of those of *filters* that have one."""
     for position, item in enumerate(filters):
@@ -51,13 +66,12 @@ def filters_of(owner: Any) -> tuple[str, ...]:
 
 def all_filters_of(rule: Any) -> tuple[str, ...]:
     """Return the names of the filters of *rule* and of its backends."""
-    return tuple(dict.fromkeys(name for owner in (rule, *items_of(rule, "backendRefs")) for name in filters_of(owner)))
+    return tuple(dict.fromkeys(name for owner in filter_owners(rule) for name in filters_of(owner)))
 
 
 def has_extensions(rule: Any) -> bool:
     """Whether *rule* or a backend of it has a reference to a filter, resolved or not."""
-    owners = (rule, *items_of(rule, "backendRefs"))
-    return any(True for owner in owners for _ in references_in(items_of(owner, "filters")))
+    return any(True for owner in filter_owners(rule) for _ in references_in(items_of(owner, "filters")))
 
 
 def guards_of(route: Resource) -> list[str]:

@@ -7,7 +7,7 @@ server to write it to. These name the field, and the objects that exist.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from haptic_trio.gateway.extensions import NO_FILTERS, Allowed, filter_problems
+from haptic_trio.gateway.extensions import NO_FILTERS, Allowed, closed_text, filter_problems
 from haptic_trio.gateway.hostnames import ANY
 from haptic_trio.gateway.listeners.listeners import all_listeners, class_of, is_managed, is_managed_class
 from haptic_trio.gateway.objects import (
@@ -101,8 +101,7 @@ def route_faults(
     if attachments:
         yield from _backend_faults(route, kind, stores)
         for field, problem in filter_problems(route, filters):
-            message = f"{problem.message}; requests of the rule are answered with 500"
-            yield Fault(problem.reason, f"spec.{field}", message)
+            yield Fault(problem.reason, f"spec.{field}", closed_text(problem.message))
 
 
 def routes_at(stores: Mapping[str, Any], host: str, *, is_named: bool = False) -> Iterator[dict[str, Any]]:

@@ -13,6 +13,7 @@ from haptic_trio.console.configuration import Source, site_for
 from haptic_trio.console.redaction import Redactor
 from haptic_trio.errors import Problem
 from haptic_trio.explain.site import Site, take_excerpt
+from haptic_trio.gateway.extensions import allowed_filters
 from haptic_trio.gateway.features import FEATURES, WITH_SERVICES
 from haptic_trio.gateway.listeners.port_rules import PortRules
 from haptic_trio.gateway.routes.kinds import ROUTE_KINDS
@@ -186,7 +187,7 @@ def _gateway_sources(
         return []
     context = config.templating.extra_context
     controller, rules = str(context.get("gatewayController", "")), PortRules.of_settings(context)
-    filters = context.get("gatewayFilters") or {}
+    filters = allowed_filters(context)
     extra = WITH_SERVICES if _has_gateway_services(config, stores) else frozenset[str]()
 
     def known() -> tuple[str, ...] | None:

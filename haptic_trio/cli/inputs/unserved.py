@@ -17,6 +17,7 @@ from haptic_trio.config.libraries import library_names, load_library
 from haptic_trio.config.model import Config
 from haptic_trio.errors import Problem
 from haptic_trio.explain.why_not import foreign_class
+from haptic_trio.gateway.extensions import allowed_filters
 from haptic_trio.gateway.objects import GROUP, dig, text_of
 from haptic_trio.gateway.reasons import Fault, gateway_faults, route_faults
 from haptic_trio.gateway.routes.kinds import ROUTE_KINDS
@@ -107,7 +108,7 @@ def _gateway_api_faults(resource: Resource, snapshot: Snapshot, config: Config) 
         if resource["kind"] == "Gateway":
             yield from gateway_faults(resource, snapshot.stores, controller)
         elif resource["kind"] in ROUTE_KINDS:
-            filters = config.templating.extra_context.get("gatewayFilters") or {}
+            filters = allowed_filters(config.templating.extra_context)
             yield from route_faults(resource, snapshot.stores, controller, filters)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from haptic_trio.gateway.extensions import EXTENSION
+from haptic_trio.gateway.extensions import has_extensions
 from haptic_trio.gateway.objects import dig, items_of, text_of
 from haptic_trio.gateway.routes.matches import REGEX
 from haptic_trio.jsonpath import Path
@@ -32,15 +32,7 @@ def _path_of(match: Any) -> Any:
 
 
 def _needs_own_backend(rule: Any) -> bool:
-    return (
-        dig(rule, "retry") is not None
-        or dig(rule, "sessionPersistence") is not None
-        or any(
-            dig(one, "type") == EXTENSION
-            for owner in (rule, *items_of(rule, "backendRefs"))
-            for one in items_of(owner, "filters")
-        )
-    )
+    return dig(rule, "retry") is not None or dig(rule, "sessionPersistence") is not None or has_extensions(rule)
 
 
 def find_retried_services(route: Any) -> list[Any]:

@@ -11,7 +11,14 @@ from typing import Any, Final
 
 import msgspec
 
-from haptic_trio.gateway.extensions import ANNOTATED, EXTENSION, all_filters_of, has_extensions
+from haptic_trio.gateway.extensions import (
+    ANNOTATED,
+    EXTENSION,
+    all_filters_of,
+    closed_text,
+    filter_owners,
+    has_extensions,
+)
 from haptic_trio.gateway.objects import (
     GatewayObjectError,
     Lookups,
@@ -133,7 +140,7 @@ def faults_of(route: Resource, kind: RouteKind, lookups: Lookups) -> list[RuleFa
         error = result.error if isinstance(result, ServedRule) else result
         if error is not None:
             reason = INCOMPATIBLE if isinstance(error, IncompatibleFiltersError) else UNSUPPORTED
-            message = str(error) if error is result else f"{error}; requests of the rule are answered with 500"
+            message = str(error) if error is result else closed_text(error)
             found.append(RuleFault(number, text_of(rule, "name"), reason, message))
     return found
 
@@ -149,7 +156,7 @@ def closed_rules(route: Resource, kind: RouteKind, lookups: Lookups) -> Iterator
         return
     for rule in served:
         if rule.error is not None:
-            yield f"spec.rules[{rule.number}]: {rule.error}; requests of the rule are answered with 500"
+            yield f"spec.rules[{rule.number}]: {closed_text(rule.error)}"
 
 
 def _results(
@@ -231,7 +238,7 @@ def _checked(
     if matches.problem:
         raise GatewayObjectError(matches.problem)
     if not _is_simple(rule):
-        for owner in (rule, *items_of(rule, "backendRefs")):
+        for owner in filter_owners(rule):
             _check_filters(items_of(owner, "filters"))
         _check_extensions(rule)
         _check_mirrors(rule)
@@ -261,11 +268,7 @@ def _check_extensions(rule: Any) -> None:
             raise GatewayObjectError(
                 f"filters: {len(names)} different {EXTENSION}; at most {MOST_FILTERS} are supported"
             )
-        types = {
-            text_of(one, "type")
-            for owner in (rule, *items_of(rule, "backendRefs"))
-            for one in items_of(owner, "filters")
-        }
+        types = {text_of(one, "type") for owner in filter_owners(rule) for one in items_of(owner, "filters")}
         for other in _UNFILTERED:
             if other in types:
                 reason = f"HAProxy executes {other} first; use a rule for each"

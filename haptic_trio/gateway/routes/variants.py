@@ -112,10 +112,7 @@ class _Rules(msgspec.Struct, frozen=True):
     def rules(self, route: Resource) -> Iterator[Any]:
         """Yield those of *route*, which may name it."""
         for rule in items_of(route, "spec", "rules"):
-            if any(
-                target_namespace(reference, route) == self.namespace and text_of(reference, "name") == self.name
-                for reference in items_of(rule, "backendRefs")
-            ):
+            if any(_leads_to(one, route, self.namespace, self.name) for one in items_of(rule, "backendRefs")):
                 yield rule
 
     def retries(self, route: Resource) -> Iterator[Retry]:
@@ -180,36 +177,14 @@ class FilteredBackend(msgspec.Struct, frozen=True, kw_only=True):
     variant: Variant
 
 
-class _Filtered(msgspec.Struct, frozen=True):
-    """Lookup aspect: namespace and name of the routes with a filter in a rule for a Service."""
-
-    namespace: str
-    name: str
-
-    def __call__(self, routes: Sequence[Resource]) -> tuple[tuple[str, str], ...]:
-        return tuple((namespace_of(route), name_of(route)) for route in routes if self._is_filtered(route))
-
-    def _is_filtered(self, route: Resource) -> bool:
-        return any(
-            all_filters_of(rule)
-            for rule in items_of(route, "spec", "rules")
-            if any(
-                _leads_to(reference, route, self.namespace, self.name) for reference in items_of(rule, "backendRefs")
-            )
-        )
-
-
-class _FilteredOf(_Filtered, frozen=True):
-    """The same for routes of some namespaces."""
-
-    namespaces: frozenset[str]
+class _Filtered(_Rules, frozen=True):
+    """Namespace and name of the routes with a filter in a rule for the Service."""
 
     def __call__(self, routes: Sequence[Resource]) -> tuple[tuple[str, str], ...]:
         return tuple(
-            pair
-            for namespace, found in by_namespace(routes)
-            if namespace in self.namespaces
-            for pair in super(_FilteredOf, self).__call__(found)
+            (namespace_of(route), name_of(route))
+            for route in self.among(routes)
+            if any(all_filters_of(rule) for rule in self.rules(route))
         )
 
 
@@ -224,7 +199,7 @@ def filtered_routes(service: Resource, lookups: Lookups) -> Iterator[FilteredRou
         # The third key finds the routes with filters among few others, so that all others cost nothing.
         keys = namespace, name, name
         permitted = _permitted(kind, *keys, lookups=lookups)
-        aspect = _FilteredOf(namespace, name, permitted)
+        aspect = _Filtered(namespace, name, permitted)
         for owner, route in derived(lookups, kind.by_service, aspect, *keys) if permitted else ():
             yield FilteredRoute(kind.name, owner, route)
 
