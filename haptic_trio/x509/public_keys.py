@@ -86,9 +86,9 @@ def read_published_keys(content: bytes) -> PublishedKeys:
         raise TokenKeyError(f"the set has more than {_MOST_PUBLISHED} keys")
     for number, entry in enumerate(entries):
         try:
-            found = list(_keys([entry]))
+            found = list(_keys([entry], number))
         except TokenKeyError as exc:
-            unusable.append(str(exc).replace("key 0", f"key {number}", 1))
+            unusable.append(str(exc))
             continue
         if any(key.secret for key in found):
             unusable.append(f"key {number} of the set: it is a shared secret, which must not be published")
@@ -108,8 +108,9 @@ def _entries(content: bytes) -> Sequence[Mapping[str, Any]]:
     return keys
 
 
-def _keys(keys: Sequence[Mapping[str, Any]]) -> Iterator[TokenKey]:
-    for number, key in enumerate(keys):
+def _keys(keys: Sequence[Mapping[str, Any]], first: int = 0) -> Iterator[TokenKey]:
+    """Yield the keys that verify signatures; *first* is the number of the first one in the set."""
+    for number, key in enumerate(keys, first):
         if key.get("use", "sig") != "sig":
             continue
         named = key.get("alg")

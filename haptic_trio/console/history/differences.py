@@ -61,11 +61,16 @@ def compare_texts(before: Text, after: Text) -> Difference:
 
 def _counts_if_very_many(before: list[str], after: list[str]) -> tuple[int, int] | None:
     """Return the numbers of added and removed lines if there are too many to show them; None otherwise."""
-    head = sum(1 for _ in takewhile(bool, map(eq, before, after)))
-    most = min(len(before), len(after)) - head
-    tail = sum(1 for _ in takewhile(bool, map(eq, islice(reversed(before), most), reversed(after))))
+    head, tail = _common_ends(before, after)
     removed, added = len(before) - head - tail, len(after) - head - tail
     return (added, removed) if max(removed, added) > MOST_DIFFERING else None
+
+
+def _common_ends(before: Sequence[str], after: Sequence[str]) -> tuple[int, int]:
+    """Return how many lines both have in common at the beginning, and at the end."""
+    head = sum(1 for _ in takewhile(bool, map(eq, before, after)))
+    most = min(len(before), len(after)) - head
+    return head, sum(1 for _ in takewhile(bool, map(eq, islice(reversed(before), most), reversed(after))))
 
 
 class Budget:
@@ -96,12 +101,7 @@ def compare(
     before: Sequence[Line], after: Sequence[Line], at: int = 1, to: int = 1, *, budget: Budget | None = None
 ) -> Difference:
     """Return the difference from *before*, whose first line has number *at*, to *after*, with number *to*."""
-    head = 0
-    while head < min(len(before), len(after)) and before[head].text == after[head].text:
-        head += 1
-    tail = 0
-    while tail < min(len(before), len(after)) - head and before[-1 - tail].text == after[-1 - tail].text:
-        tail += 1
+    head, tail = _common_ends([one.text for one in before], [one.text for one in after])
     old, new = before[head : len(before) - tail], after[head : len(after) - tail]
     if max(len(old), len(new)) > MOST_DIFFERING:
         # Too many lines for a line-by-line match.

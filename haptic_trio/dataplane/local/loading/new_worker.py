@@ -61,7 +61,7 @@ class NewWorker:
             nursery.start_soon(self._follow)
             try:
                 await load()
-            except Exception as exc:  # noqa: BLE001  raised below
+            except Exception as exc:  # noqa: BLE001  raised below: the nursery would put it into a group
                 failure = exc
                 nursery.cancel_scope.cancel(reason="the load has failed")
             finally:
