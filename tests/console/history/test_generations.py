@@ -13,6 +13,8 @@ from haptic_trio.console.configuration import NotNowError
 from haptic_trio.console.history import generations
 from haptic_trio.console.history.differences import Text
 from haptic_trio.console.history.generations import MOST_GENERATIONS, History, UnknownGenerationError
+from haptic_trio.messages import ConfigPrepared, Phases, Reason
+from tests.support.components.endpoints import generation
 
 
 class Configuration:
@@ -35,6 +37,11 @@ class Configuration:
         self.shelf.put(line, Piece(text + "\n"))
 
 
+def prepared(correlation: str) -> ConfigPrepared:
+    """Return the message about a new generation."""
+    return ConfigPrepared(correlation=correlation, reason=Reason.CHANGED, generation=generation("a"), phases=Phases())
+
+
 async def test_the_last_generations_are_kept() -> None:
     configuration = Configuration()
     history = History(configuration.consult)
@@ -52,6 +59,23 @@ async def test_the_last_generations_are_kept() -> None:
     assert history.diff() == history.diff(kept[-1].number)
     with pytest.raises(UnknownGenerationError, match="kept: 7 to 26"):
         history.diff(6)
+
+
+async def test_changes_that_follow_closely_are_one_entry(autojump_clock: MockClock) -> None:
+    configuration = Configuration()
+    history = History(configuration.consult)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(history.run)
+        for number in range(11):
+            configuration.change(7, f"change {number}")
+            history.observe(prepared(f"1-{number}"))
+            await trio.sleep(0.1)
+        await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+
+    first, last = (history.diff(one.number).lines for one in history.generations())
+    assert first[-1].text == last[0].text
+    assert last[-1].text == "change 10"
 
 
 async def test_a_generation_that_cannot_be_read_is_part_of_the_next_entry() -> None:
