@@ -20,7 +20,8 @@ the next split, from the effective generation, continues.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import compress, pairwise
+from operator import is_not
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -150,8 +151,11 @@ def _share_pages(one: Paged[Any], other: Paged[Any]) -> bool:
 
 
 def _changed(one: Paged[T], other: Paged[T]) -> list[T]:
-    """Return the items that only one of them has, by identity."""
+    """Return the items that only one of them has, by identity; also items that have changed their places."""
     old, new = differences(one, other)
+    if len(old) == len(new):
+        # Most often a server has changed, and each other section has its place.
+        return [*compress(old, map(is_not, old, new)), *compress(new, map(is_not, old, new))]
     shared = {id(item) for item in old} & {id(item) for item in new}
     return [item for item in (*old, *new) if id(item) not in shared]
 
