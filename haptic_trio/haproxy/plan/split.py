@@ -20,7 +20,7 @@ the next split, from the effective generation, continues.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import compress, pairwise
+from itertools import pairwise
 from operator import is_not
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -141,7 +141,7 @@ def is_near(running: Generation, desired: Generation) -> bool:
         _share_pages(*sections)
         and _share_pages(*files)
         and sum(len(section.text) for section in _changed(*sections))
-        + sum(_changed_bytes(file, running.files, desired.files) for file in _changed(*files))
+        + sum(_changed_bytes(path, running.files, desired.files) for path in {file.path for file in _changed(*files)})
         <= _FEW_BYTES
     )
 
@@ -151,22 +151,27 @@ def _share_pages(one: Paged[Any], other: Paged[Any]) -> bool:
 
 
 def _changed(one: Paged[T], other: Paged[T]) -> list[T]:
-    """Return the items that only one of them has, by identity; also items that have changed their places."""
+    """Return the items that only one of them has, by identity."""
     old, new = differences(one, other)
-    if len(old) == len(new):
-        # Most often a server has changed, and each other section has its place.
-        return [*compress(old, map(is_not, old, new)), *compress(new, map(is_not, old, new))]
+    start = _common_length(old, new)
+    end = _common_length(old[:start:-1], new[:start:-1])
+    old, new = old[start : len(old) - end], new[start : len(new) - end]
     shared = {id(item) for item in old} & {id(item) for item in new}
     return [item for item in (*old, *new) if id(item) not in shared]
 
 
-def _changed_bytes(file: AuxFile, running: Files, desired: Files) -> int:
-    """Return the size of what is in *file*, of one of the two, and not in the file of that path of the other."""
-    others = [one for files in (running, desired) if (one := files.get(file.path)) is not None and one is not file]
-    if file.kind not in BY_LINE or not others:
-        return file.size
-    pieces, _ = differences(file.lines.pages, others[0].lines.pages)
-    return sum(len(piece.text) for piece in pieces)
+def _common_length(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """Return the number of items that both begin with, by identity; without a loop here, which would be slow."""
+    differ = list(map(is_not, one, other))
+    return differ.index(True) if True in differ else len(differ)
+
+
+def _changed_bytes(path: str, running: Files, desired: Files) -> int:
+    """Return the size of what only one of the two has in the file *path*."""
+    before, after = running.get(path), desired.get(path)
+    if before is None or after is None or before.kind not in BY_LINE:
+        return sum(file.size for file in (before, after) if file is not None)
+    return sum(len(piece.text) for piece in _changed(before.lines.pages, after.lines.pages))
 
 
 def _make_effective(
