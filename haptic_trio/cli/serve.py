@@ -41,7 +41,7 @@ from haptic_trio.cli.serving.option_groups import GROUPS, GroupedCommand
 from haptic_trio.cli.serving.probes import Scrapes, health_of, observing
 from haptic_trio.cli.serving.publishing import Publishing, make_publishing, make_status_access, publish_options
 from haptic_trio.cli.serving.start_steps import StartSteps
-from haptic_trio.cli.serving.state_directory import keep_directories, make_scratch
+from haptic_trio.cli.serving.state_directory import keep_directories, make_scratch, retained_in
 from haptic_trio.cli.serving.stopping import STOP_LIMIT, stop_limit
 from haptic_trio.cli.serving.tracing import otlp_option, tracing
 from haptic_trio.cli.serving.webhook import serve_reviews, webhook_options
@@ -296,6 +296,7 @@ async def _run_locked(
         leadership=leadership,
         events=events,
         places=places_of(options.input, cluster),
+        retained=retained_in(options.state_dir),
         queue_metrics=WorkQueueMetrics(metrics.registry),
         collections=Collections(wanted=True),
         follow_log_level=options.follow_log_level,

@@ -1,15 +1,17 @@
-"""State of one fetch: accepted, pending and rejected content."""
+"""State of one fetch: accepted, pending and rejected content; and what of all fetches outlives an iteration."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import Final
 
 import msgspec
+import trio
 
 from haptic_trio.backoff import Backoff
 from haptic_trio.errors import Problem
 from haptic_trio.httpstore.content import Content, Failure, Offer
+from haptic_trio.httpstore.content_files import ContentFiles, Kept, Stored
 from haptic_trio.httpstore.request import FetchRequest
 
 RETRY: Final = 1.0
@@ -34,6 +36,8 @@ class Entry:
         """The last content from the server, accepted or not: the next fetch is conditional on it."""
         self.failure: Failure | None = None
         """Why the newest fetch failed."""
+        self.fallback = "there is no content"
+        """Substitute for the content while nothing was accepted and fetches fail, as text for problems."""
         self.due = inf
         """When the next fetch is."""
         self.confirmed = -inf
@@ -73,6 +77,12 @@ class Entry:
         if content.digest != self._rejected_digest:
             self.pending = content
 
+    def restore(self, stored: Stored, now: float) -> None:
+        """Offer *stored*, an accepted content of an earlier process; the next fetch is conditional on it."""
+        self.newest = self.pending = stored.content
+        self.confirmed = now - stored.age
+        self.fallback = f"the content that was stored before the restart is used: it is {_readable(stored.age)} old"
+
     def fail(self, failure: Failure, now: float) -> None:
         """Note that a fetch has failed; it is due again soon."""
         if failure != self.failure:
@@ -102,30 +112,59 @@ class Entry:
 class Remembered(msgspec.Struct, frozen=True):
     """State of a fetch that outlives an iteration."""
 
+    request: FetchRequest
     accepted: Content
     confirmed: float
     due: float
 
 
 class ContentMemory:
-    """The accepted contents of a process; plain state, by key."""
+    """The accepted contents of a process, by key, and the files that keep them for the next process."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: ContentFiles | None = None) -> None:
+        """Without *files*, the contents end with the process."""
+        self.files = files
+        self.changed = trio.Event()
+        """Set at the next change; then another one takes its place."""
         self._known: dict[str, Remembered] = {}
+        self._used: tuple[FetchRequest, ...] | None = None
 
     def __len__(self) -> int:
         return len(self._known)
 
     def copy(self) -> "ContentMemory":
         """Return a memory with the same contents."""
-        copied = ContentMemory()
+        copied = ContentMemory(self.files)
         copied._known = dict(self._known)
         return copied
+
+    def kept(self, now: float) -> tuple[Kept, ...]:
+        """Return the contents as they shall be on disk; *now* is the time of the clock of entries."""
+        return tuple(Kept(known.request, known.accepted, now - known.confirmed) for known in self._known.values())
+
+    @property
+    def used(self) -> tuple[FetchRequest, ...] | None:
+        """The requests of the newest valid configuration; None while it is not known that there are no others."""
+        return self._used
+
+    def settle(self, entries: Iterable[Entry]) -> None:
+        """Note that a valid configuration uses *entries*; those without any content may lead to further ones."""
+        entries = tuple(entries)
+        is_complete = all(isinstance(entry.offer, Content) for entry in entries)
+        used = tuple(entry.request for entry in entries) if is_complete else None
+        if used != self._used:
+            self._used = used
+            self._set_changed()
+
+    def _set_changed(self) -> None:
+        self.changed.set()
+        self.changed = trio.Event()
 
     def note(self, entry: Entry) -> None:
         """Remember what of *entry* was accepted."""
         if entry.accepted is not None:
-            self._known[entry.request.key] = Remembered(entry.accepted, entry.confirmed, entry.due)
+            self._known[entry.request.key] = Remembered(entry.request, entry.accepted, entry.confirmed, entry.due)
+            self._set_changed()
 
     def forget_others(self, keys: frozenset[str]) -> None:
         """Forget all but *keys*."""
@@ -140,3 +179,13 @@ class ContentMemory:
         entry.accepted = entry.newest = known.accepted
         entry.confirmed, entry.due = known.confirmed, known.due
         return entry
+
+
+def _readable(seconds: float) -> str:
+    """Return *seconds* as text in the two largest units, such as `3d 4h`."""
+    rest, parts = round(seconds), list[str]()
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
+        count, rest = divmod(rest, size)
+        if count or parts:
+            parts.append(f"{count}{unit}")
+    return " ".join(parts[:2]) or "0s"

@@ -8,6 +8,7 @@ import trio
 
 from haptic_trio.errors import Problem
 from haptic_trio.httpstore.content import Content, Failure, FetchError, Offer, Offers
+from haptic_trio.httpstore.content_files import StoredContentError
 from haptic_trio.httpstore.contents import Contents
 from haptic_trio.httpstore.entry import ContentMemory, Entry
 from haptic_trio.httpstore.events import FetchProblem, HttpContentAccepted, HttpContentRejected, HttpFetched, Report
@@ -89,6 +90,7 @@ class HttpStore(Contents):
                     nursery.start_soon(self._fetch_first, entry)
         for entry in fresh[:room]:
             if entry.request.key not in self._entries:
+                await self._restore(entry)
                 self._give_up(entry, _LATE)
                 entry.due = trio.current_time()
         self._wake_up()
@@ -98,8 +100,21 @@ class HttpStore(Contents):
         self._entries[entry.request.key] = entry
         self._report_failure(entry, None)
 
+    async def _restore(self, entry: Entry) -> None:
+        """Offer what an earlier process has stored for *entry*, which has no content."""
+        if self._memory.files is None:
+            return
+        read = self._memory.files.read
+        try:
+            stored = await trio.to_thread.run_sync(read, entry.request, self._policy.max_bytes)
+        except StoredContentError as exc:
+            entry.fallback = f"there is no content, and the stored one is ignored: {exc}"
+        else:
+            if stored is not None:
+                entry.restore(stored, trio.current_time())
+
     async def _fetch_first(self, entry: Entry) -> None:
-        await self._fetch(entry)
+        await self._fetch(entry, is_first=True)
         self._entries[entry.request.key] = entry
 
     def release(self, used: frozenset[str]) -> None:
@@ -142,6 +157,7 @@ class HttpStore(Contents):
                 self._memory.note(entry)
                 label = entry.request.label
                 self._report(HttpContentAccepted(url=label, digest=content.digest, bytes=content.size))
+        self._memory.settle(self._entries.values())
 
     def reject(self, key: str, content: Content, problem: Problem) -> None:
         """See `Contents.reject`."""
@@ -195,7 +211,7 @@ class HttpStore(Contents):
         self._wake.set()
         self._wake = trio.Event()
 
-    async def _fetch(self, entry: Entry) -> None:
+    async def _fetch(self, entry: Entry, *, is_first: bool = False) -> None:
         request, failed_before = entry.request, entry.failure
         async with self._limiter:
             began = trio.current_time()
@@ -205,6 +221,8 @@ class HttpStore(Contents):
             except FetchError as exc:
                 entry.fail(Failure(exc.reason, exc.hint), trio.current_time())
                 outcome = "failed"
+                if is_first:
+                    await self._restore(entry)
             else:
                 if content is not None:
                     size = content.size
@@ -222,7 +240,7 @@ class HttpStore(Contents):
             return
         problem = None
         if failure is not None:
-            serving = "the content before it stays" if entry.accepted else "there is no content"
+            serving = "the content before it stays" if entry.accepted else entry.fallback
             problem = Problem(message=f"{failure.reason}; {serving}", source=label, hint=failure.hint)
         self._report(FetchProblem(label, problem))
 

@@ -14,6 +14,7 @@ from haptic_trio.deployment.instance_count import counts_instances, make_instanc
 from haptic_trio.gateway.listeners.port_rules import TAKEN_PORTS
 from haptic_trio.heartbeat import Heartbeats
 from haptic_trio.httpstore.entry import ContentMemory
+from haptic_trio.httpstore.keeping import keep_contents
 from haptic_trio.k8s.client import Client
 from haptic_trio.k8s.intake import Intake
 from haptic_trio.k8s.on_demand import OnDemandStore
@@ -44,7 +45,7 @@ async def run_components(
     built: IterationComponents | None = None,
     task_status: trio.TaskStatus[IterationComponents] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Build the components of the iteration, then run the ledger and the HTTP store until cancelled.
+    """Build the components of the iteration, then run the ledger, the HTTP store and its files until cancelled.
 
     started() returns the components. *built* is used instead, if it is given.
     *own* gets the components when they are there: it lets the caller close them.
@@ -66,6 +67,7 @@ async def run_components(
             )
         )
         nursery.start_soon(partial(run_contents, built.contents, channels.changes_in.clone(), events=process.events))
+        nursery.start_soon(keep_contents, built.memory, report_to(process.events))
         task_status.started(replace(built, heartbeats=heartbeats))
 
 

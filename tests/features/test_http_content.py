@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+import trio
 
 from haptic_trio.cli.console_client import find_console, open_console
 from haptic_trio.messages import (
@@ -20,7 +21,7 @@ from haptic_trio.messages import (
     ReconcileFailed,
     StageReached,
 )
-from tests.features.harness import Running, Site, controller
+from tests.features.harness import LIMIT, Running, Site, controller
 from tests.support.processes.haproxy import backend
 from tests.support.traffic.web import Page, Web, serving_pages
 
@@ -130,6 +131,31 @@ async def test_reinitialisation_fetches_nothing_again_and_needs_no_server(site: 
 
         assert (await site.get("web.localhost"))[0] == 403
         assert len(web.asked) == 1
+
+
+def stored_in(site: Site) -> list[Path]:
+    """Return the files of stored contents."""
+    return list(site.state.glob("contents/*.content"))
+
+
+async def test_restart_without_the_server_uses_the_stored_content(site: Site, haproxy_binary: Path) -> None:
+    page = Page(body=b"127.0.0.0/8\n")
+    options: dict[str, Any] = {"interval": "1h", "critical": True, "retries": 0}
+    async with denying(site, haproxy_binary, page, **options) as (web, running):
+        await running.answers(site, "web.localhost", 403)
+        with trio.fail_after(LIMIT):
+            while not stored_in(site):  # noqa: ASYNC110  another thread writes the file
+                await trio.sleep(0.02)
+        url = web.url("/deny.txt")
+    # HAProxy was stopped as well, and nothing listens at the URL any more.
+    async with controller(site, haproxy_binary) as running:
+        reported = await running.wait(ProblemsReported, lambda event: event.source == url)
+        accepted = await running.wait(HttpContentAccepted)
+        await running.answers(site, "web.localhost", 403)
+
+        assert (accepted.url, accepted.bytes) == (url, len(page.body))
+        (problem,) = reported.problems
+        assert "the content that was stored before the restart is used: it is " in problem.message
 
 
 async def test_missing_critical_content_is_reported_and_nothing_is_deployed_without_it(

@@ -7,10 +7,15 @@ from pathlib import Path
 import trio
 
 from haptic_trio.errors import text_of
+from haptic_trio.httpstore.content_files import ContentFiles
+from haptic_trio.httpstore.entry import ContentMemory
 from haptic_trio.logs import get_logger
+from haptic_trio.stages.process import RetainedState
 
 SCRATCH_NAME = "scratch"
 """Directory of temporary files, which may hold keys."""
+CONTENTS_NAME = "contents"
+"""Directory of contents that templates have fetched."""
 KEEP_INTERVAL = 1.0
 """Seconds between two looks for removed directories."""
 
@@ -25,6 +30,11 @@ def make_scratch(state: Path) -> tuple[Path, tuple[Path, ...]]:
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
     return scratch, tuple(scratch.iterdir())
+
+
+def retained_in(state: Path) -> RetainedState:
+    """Return the state of a process before its first iteration, which keeps fetched contents below *state*."""
+    return RetainedState(contents=ContentMemory(ContentFiles(state / CONTENTS_NAME)))
 
 
 async def keep_directories(state: Path, remnants: Sequence[Path] = ()) -> None:
