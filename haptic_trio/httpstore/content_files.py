@@ -59,7 +59,7 @@ class ContentFiles:
     The modification time of a file is the time when the server confirmed the
     content last. Names of files depend on URL, headers and trusted
     certificates, by a key that only this directory has: a content that was
-    fetched with other credentials is not found, and a name tells nothing
+    fetched with other credentials is not found, and a name reveals nothing
     about the credentials. All methods block.
     """
 

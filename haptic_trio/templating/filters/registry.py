@@ -23,6 +23,7 @@ from haptic_trio.templating.filters.emit import EmitError, emit, number_text
 from haptic_trio.templating.filters.emitters import EMITTERS
 from haptic_trio.templating.filters.expressions import EXPRESSIONS
 from haptic_trio.templating.filters.external import EXTERNAL
+from haptic_trio.templating.filters.listener_limits import listener_limits
 from haptic_trio.templating.filters.service_ports import by_port
 from haptic_trio.templating.filters.tcp_services import tcp_services
 from haptic_trio.templating.filters.values import VALUES
@@ -273,6 +274,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "strip_prefix": strip_prefix,
     "strip_suffix": strip_suffix,
     "sum": total,
+    "listener_limits": listener_limits,
     "tcp_services": tcp_services,
     "title": _on_text(str.title),
     "to_int": to_int,
