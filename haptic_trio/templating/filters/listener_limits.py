@@ -90,7 +90,7 @@ def listener_limits(annotations: Any, port: int, *administrator: Mapping[str, An
 
 
 def _value_for(name: str, value: Any, port: int) -> str | None:
-    """Return the word of *value* for *port*; all words are checked, so that one port tells of the errors of others."""
+    """Return the word of *value* for *port*; all words are checked, whatever the port: a value is valid or not."""
     words = str(value).split() if isinstance(value, str) else []
     if not words or len(words) > _MOST_WORDS:
         raise EmitError(f"{_PREFIX}{name}: expected 1 to {_MOST_WORDS} words VALUE or PORT=VALUE")
