@@ -315,3 +315,24 @@ def test_the_servers_of_a_backend_are_limited() -> None:
         "Service attacker/large": "a backend has more than 30 servers"
     }
     assert rendered.text.count("    server ") == 360
+
+
+def test_a_headless_service_without_a_selector_has_the_endpoints_that_its_owner_writes(cluster: Cluster) -> None:
+    ports = {"name": "http", "port": 80}, {"name": "admin", "port": 81}
+    with serving("written", "mirrored") as running:
+        # One slice by hand, and one that Kubernetes copies from an object `Endpoints`; conditions may be missing.
+        by_hand = endpoint_slice("web", ports={"http": running["written"]}, suffix="hand")
+        by_hand["endpoints"] = [{"addresses": ["127.0.0.1"]}]
+        mirrored = endpoint_slice("web", endpoint("127.0.0.1"), ports={"admin": running["mirrored"]}, suffix="copy")
+        mirrored["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"] = (
+            "endpointslicemirroring-controller.k8s.io"
+        )
+        cluster.serve(
+            ingress("web", rule(HOST, path("/name", "web", "http"), path("/number", "web", 81))),
+            service("web", *ports, clusterIP="None"),
+            by_hand,
+            mirrored,
+        )
+
+        assert ask(cluster.http_port, HOST, "/name").body.startswith("written\n")
+        assert ask(cluster.http_port, HOST, "/number").body.startswith("mirrored\n")
