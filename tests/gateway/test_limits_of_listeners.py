@@ -128,3 +128,12 @@ def test_value_that_cannot_be_read_rejects_the_gateway_and_names_the_annotation(
     (rejection,) = rendered.rejections
     assert str(rejection.subject) == "Gateway web/gw"
     assert "haptic-trio/max-connections: integer: the value is not a whole number" in str(rejection.problem)
+
+
+def test_tables_of_clients_count_for_the_limit_of_the_namespace() -> None:
+    ports = [("HTTP", port) for port in range(8001, 8012)]
+    within = limited(*ports, rate_limit="5")
+    beyond = limited(*ports, rate_limit="5", connections_per_client="5")
+
+    assert within.rejections == ()
+    assert "stick tables of more than 2,000,000 entries" in str(beyond.rejections[0].problem)

@@ -132,7 +132,7 @@ def _gateway(tenant: Tenant) -> list[Resource]:
     far["metadata"]["labels"] = {"team": tenant.name("team")}
     to = [{"backendRefs": [{"name": "app", "port": 80}]}]
     to_set = {"kind": "ListenerSet", "group": "gateway.networking.k8s.io", "name": tenant.name("set")}
-    return [
+    objects = [
         tenant.made("Gateway", "gw", spec={
             "gatewayClassName": f"{tenant.namespace}-{tenant.name('class')}",
             "addresses": [{"type": "IPAddress", "value": "10.0.0.9"}],
@@ -168,6 +168,16 @@ def _gateway(tenant: Tenant) -> list[Resource]:
             "rules": to,
         }),
     ]  # fmt: skip
+    objects[0]["metadata"]["annotations"] = {
+        "haptic-trio/timeout-client": "10s",
+        "haptic-trio/timeout-http-request": f"{tenant.port(1)}=5s",
+        "haptic-trio/timeout-http-keep-alive": "5s",
+        "haptic-trio/max-connections": f"100 {tenant.port(2)}=50",
+        "haptic-trio/connections-per-client": "10",
+        "haptic-trio/rate-limit": "10",
+        "haptic-trio/max-body-size": "1m",
+    }
+    return objects
 
 
 def gateway_class_of(tenant: Tenant) -> Resource:
