@@ -19,6 +19,7 @@ from haptic_trio.templating.incremental.outputs import Recall
 from haptic_trio.templating.incremental.provenance import Provenance
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.scope import Memo, same
+from haptic_trio.templating.incremental.settling.decisions import settle_files, settle_rounds
 from haptic_trio.templating.incremental.takeover import Differences, settle
 from haptic_trio.templating.values.limits import RenderLimits
 from haptic_trio.templating.values.paths import Paths
@@ -138,7 +139,7 @@ class CompiledTemplates:
                 return pending
             if problems:
                 raise RejectedError("render", tuple(problems))
-            if run.registrations.settle() or run.settle_rounds():
+            if run.registrations.settle() or settle_rounds(run) or settle_files(run):
                 continue
             if run.quarantined.settle(run, partial(session.find_heavy_releases, most_dependents)):
                 session.fallbacks.take()

@@ -138,15 +138,10 @@ def _register(kind: FileKind, name: str, content: str, lines: int = 1) -> Emitte
         )
     run.trace.costs.add_file(kind, content, lines)
     text = read_marks(content, run.origins) if trusted else RenderedText.of(content)
-    known = run.find_file(str(path))
-    if known is None:
+    file = RenderedFile(kind, str(name), str(path), text)
+    if run.want_file(file):
         run.write(size_of(text.text))
-        run.register(RenderedFile(kind, str(name), str(path), text))
-    elif known.text != text.text or known.kind is not kind:
-        run.trace.clashes.add(str(path))
-        raise TemplateFaultError(f"the file {path} is registered twice with different content")
-    else:
-        run.trace.found[str(path)] = None
+        run.register(file)
     return path
 
 

@@ -104,7 +104,8 @@ class Bench:
         )
         renderer = Renderer(CONFIG)
         validator = Validator(Path("/none"), check_timeout=1)
-        self.pipeline = Pipeline(self.stores, renderer, validator, Quarantine(), EventBuffer())
+        self.quarantine = Quarantine()
+        self.pipeline = Pipeline(self.stores, renderer, validator, self.quarantine, EventBuffer())
         self.put(ingress_class("haptic", "haptic-trio/ingress-controller"), web(80))
         self.put(endpoint_slice("web", endpoint("10.0.0.1"), ports={"http": 8080}))
 

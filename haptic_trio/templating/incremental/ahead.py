@@ -15,12 +15,16 @@ the same content count as found.
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from copy import copy
 from typing import Any, NamedTuple
 
-from haptic_trio.templating.incremental.outputs import BodyResult
+import msgspec
+
+from haptic_trio.templating.incremental.outputs import BodyResult, FragmentOutput
 from haptic_trio.templating.incremental.questions import UNKNOWN, Answer, Dependency, Part
 from haptic_trio.templating.incremental.recorder import Recorder
 from haptic_trio.templating.incremental.records import Child, Root, Trace
+from haptic_trio.templating.incremental.settling.contested_files import is_same_file
 from haptic_trio.templating.values.paths import RenderedFile
 from haptic_trio.templating.values.subjects import Origin
 
@@ -158,6 +162,34 @@ def dependents_of(run: Recorder, changes: Mapping[str, Change]) -> dict[Child, N
             for question in questions:
                 found.update((node, None) for node in run.index.askers(question) if isinstance(node, Child))
     return found
+
+
+def without_known_files(run: Recorder, result: Result) -> Result:
+    """Return *result* as if its body had found the files that earlier turns have registered with the same content.
+
+    The turns of a file were rendered ahead one by one, and each was the first to register it.
+    """
+    known = {
+        path
+        for path, file in result.trace.files.items()
+        if (other := run.known_file(path)) is not None and is_same_file(other, file)
+    }
+    if not known:
+        return result
+
+    def without(output: FragmentOutput) -> FragmentOutput:
+        files = tuple(file for file in output.files if file.path not in known)
+        return output if len(files) == len(output.files) else msgspec.structs.replace(output, files=files)
+
+    # The same result may be used again in this render, when the files have changed hands.
+    trace = copy(result.trace)
+    trace.files = {path: file for path, file in trace.files.items() if path not in known}
+    trace.found = {**trace.found, **dict.fromkeys(path for path in result.trace.files if path in known)}
+    trace.outputs = {key: without(output) for key, output in trace.outputs.items()}
+    made = result.made
+    if made.output is not None:
+        made = made._replace(output=without(made.output))
+    return result._replace(trace=trace, made=made)
 
 
 def _answers(answer: Answer, keys: tuple[str, ...]) -> Any:

@@ -5,16 +5,15 @@ fallbacks (see `quarantined`), or nothing; other objects render on.
 """
 
 from collections.abc import Callable
-from copy import copy
 from itertools import islice
 from typing import Any, Final
 
 import msgspec
 
 from haptic_trio.errors import Problem
-from haptic_trio.templating.incremental.ahead import Result
-from haptic_trio.templating.incremental.outputs import BodyResult, FragmentOutput, own_part
-from haptic_trio.templating.incremental.quarantined import Fallback, id_of_subject, is_turn_of, question_of
+from haptic_trio.templating.incremental.ahead import Result, without_known_files
+from haptic_trio.templating.incremental.outputs import BodyResult, Fallback, FragmentOutput, own_part
+from haptic_trio.templating.incremental.quarantined import id_of_subject, is_turn_of, question_of
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.shares import question_of as question_of_room
 from haptic_trio.templating.values.costs import Costs
@@ -76,7 +75,7 @@ def find_output(
         run.quarantined.fail(key, made)
     # Inner fragments are dropped with it, but their rejections are reasons why the object is quarantined.
     before.restore(run, keep_rejections=problem is None)
-    good = _find_output(run, origin, fallback, resource)
+    good = _find_output(run, origin, fallback, resource, is_apart=is_apart)
     if problem is not None:
         _reject(run, origin, problem, made, has_fallback=_has_fallback(fallback, good), is_apart=is_apart)
     if good is None:
@@ -84,12 +83,8 @@ def find_output(
         return _render_closing(run, origin, resource, caller, ahead) if is_closed else (Emitted(""), origin)
     good = run.trace.outputs[key] = good.counted_whole(run.produced.get(key))
     registered = len(run.unit_files)
-    run.trace.attempts += len(good.files)
     for file in good.files:
-        if run.known_file(file.path) is None:
-            run.register(file)
-        else:
-            run.trace.found[file.path] = None
+        run.use_file(file)
     _attribute_files(run, len(run.unit_files) - registered, origin)
     return good.text, origin
 
@@ -148,9 +143,9 @@ def _find_ahead(run: RenderRun) -> Result | None:
     """Return the result of the turn that is being rendered, if its body was called ahead and would still give that."""
     child: Any = run.unit
     result = run.ahead.find(child)
-    if result is None or any(run.is_taken(file) for file in result.trace.files.values()):
+    if result is None or any(key is not None and run.loses_file(key, path) for key, path in result.trace.wants):
         return None
-    result = _without_known_files(run, result)
+    result = without_known_files(run, result)
     for key, output in result.trace.outputs.items():
         # Fragments inside the body.
         if key in run.recall.omitted or run.recall.problem_with(key, output) is not None:
@@ -162,30 +157,6 @@ def _find_ahead(run: RenderRun) -> Result | None:
     return result
 
 
-def _without_known_files(run: RenderRun, result: Result) -> Result:
-    """Return *result* as if its body had found the files that earlier turns have registered with the same content.
-
-    The turns of a file were rendered ahead one by one, and each was the first to register it.
-    """
-    known = {path for path in result.trace.files if run.known_file(path) is not None}
-    if not known:
-        return result
-
-    def without(output: FragmentOutput) -> FragmentOutput:
-        files = tuple(file for file in output.files if file.path not in known)
-        return output if len(files) == len(output.files) else msgspec.structs.replace(output, files=files)
-
-    # The same result may be used again in this render, when the files have changed hands.
-    trace = copy(result.trace)
-    trace.files = {path: file for path, file in trace.files.items() if path not in known}
-    trace.found = {**trace.found, **dict.fromkeys(path for path in result.trace.files if path in known)}
-    trace.outputs = {key: without(output) for key, output in trace.outputs.items()}
-    made = result.made
-    if made.output is not None:
-        made = made._replace(output=without(made.output))
-    return result._replace(trace=trace, made=made)
-
-
 def _made_ahead(run: RenderRun, origin: Origin, ahead: Result) -> BodyResult:
     """Return the result of the body that was called *ahead*, and add its records to those of the turn."""
     trace, known = run.trace, ahead.trace
@@ -193,6 +164,7 @@ def _made_ahead(run: RenderRun, origin: Origin, ahead: Result) -> BodyResult:
     trace.clashes |= known.clashes
     trace.found.update(known.found)
     trace.outputs.update(known.outputs)
+    trace.wants.update(known.wants)
     trace.warnings.update(known.warnings)
     trace.ordinals += known.ordinals
     trace.attempts += known.attempts
@@ -200,6 +172,8 @@ def _made_ahead(run: RenderRun, origin: Origin, ahead: Result) -> BodyResult:
     trace.is_volatile |= known.is_volatile
     run.origins.update(ahead.origins)
     for file in known.files.values():
+        if run.known_file(file.path) is not None:
+            trace.clashes.add(file.path)
         run.register(file)
     return _with_room(run, origin, ahead.made)
 
@@ -231,10 +205,11 @@ def _call(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, calle
     outer_concerns, trace.concerns = trace.concerns, []
     outer_guards, trace.guards = trace.guards, set()
     outer_costs, trace.costs = trace.costs, Costs(authorities=trace.costs.authorities)
+    outer = run.begin_fragment(key, resource)
     subjects.append(origin.subject)
     run.rendered += 1
     budget = run.switch_to_fragment(origin.fragment, origin.subject.namespace)
-    text, output, problem, reason, is_limit = "", None, None, "", False
+    text, output, problem, reason, is_limit, is_clash = "", None, None, "", False, False
     try:
         text = caller()
         files = run.registered_since(registered)
@@ -254,8 +229,11 @@ def _call(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, calle
             own_text=own_text,
             inner_files=inner_files,
         )
-        _check_limits(run, key, made)
-        output = made
+        if run.clash is None:
+            _check_limits(run, key, made)
+            output = made
+        else:
+            problem, reason, is_clash = problem_of(run.clash, origin.subject, resource), describe(run.clash)[0], True
     except MemoryError:
         # Not a fault of this object. The subject stays on the stack, so that the error can name it.
         raise
@@ -267,11 +245,12 @@ def _call(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, calle
         problem, reason = problem_of(error, origin.subject, resource), describe(error)[0]
     finally:
         run.leave_fragment(budget)
+        run.fragment, run.clash = outer
         concerns, trace.concerns = trace.concerns, outer_concerns
         guards, trace.guards = frozenset(trace.guards), outer_guards
         trace.costs = outer_costs
     del subjects[depth:]
-    return BodyResult(text, output, problem, concerns, guards, reason, is_limit)
+    return BodyResult(text, output, problem, concerns, guards, reason, is_limit, is_clash)
 
 
 def _check_limits(run: RenderRun, key: FragmentKey, output: FragmentOutput) -> None:
@@ -311,7 +290,9 @@ def _check_backends(run: RenderRun, output: FragmentOutput) -> None:
         )
 
 
-def _find_output(run: RenderRun, origin: Origin, fallback: Fallback | None, resource: Any) -> FragmentOutput | None:
+def _find_output(
+    run: RenderRun, origin: Origin, fallback: Fallback | None, resource: Any, *, is_apart: bool
+) -> FragmentOutput | None:
     """Return the fallback of the fragment; None without a usable one."""
     key, recall = origin.key, run.recall
     found = run.quarantined.find(recall, key, fallback, resource)
@@ -319,11 +300,12 @@ def _find_output(run: RenderRun, origin: Origin, fallback: Fallback | None, reso
         return None
     for file in found.files:
         run.ask(("file", file.path))
-    taken = {file.path for file in found.files if run.is_taken(file)}
-    run.trace.clashes |= taken
-    if recall.is_blocked(key, found) or taken:
-        # HAProxy rejects that, too, or another object has registered its files.
+    if recall.is_blocked(key, found):
+        # HAProxy rejects that, too.
         run.quarantined.give_up(origin.subject)
+        return None
+    if is_apart and any(run.is_taken(file) for file in found.files):
+        # For single fragments it is not decided who may have a file.
         return None
     return found
 
@@ -343,6 +325,7 @@ def _reject(
         has_fallback,
         origin.within,
         is_apart=is_apart,
+        is_clash=made.is_clash and problem is made.problem,
         is_limit=(made.is_limit and problem is made.problem) or problem is run.recall.paused.problem_of(origin.key),
     )
     assert run.unit is not None

@@ -3,6 +3,8 @@
 import hashlib
 import re
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +23,17 @@ _SMALL_BACKEND: Final = 1_000
 _SQUARED_SERVERS: Final = 8_000
 """A backend of so many servers counts as twice as many, one of 20,000 as 70,000."""
 _SHIFT: Final = {"": 0, "k": 10, "m": 20, "g": 30}
+
+
+class Fallback(Enum):
+    """Output of the fragments of a quarantined object."""
+
+    PREPARED = "prepared"
+    """Their newest outputs that passed phase 1, checked by phase 2 or not."""
+    VALID = "valid"
+    """Their outputs in the last configuration that was valid."""
+    CLOSED = "closed"
+    """No output, or the text for a rejected object."""
 
 
 class FragmentOutput(msgspec.Struct, frozen=True):
@@ -183,6 +196,8 @@ class BodyResult(NamedTuple):
     """The problem for owners of other objects, without values."""
     is_limit: bool = False
     """The problem is a limit that was reached."""
+    is_clash: bool = False
+    """The problem is a file that another object may register with another content."""
 
 
 class Paused(msgspec.Struct, frozen=True):
@@ -231,6 +246,15 @@ class Recall(msgspec.Struct, frozen=True):
         good = self.valid.get(key)
         is_empty = not output.text.strip() and not output.files
         return is_empty or (good is not None and good.digest() == output.digest())
+
+    def are_usable(self, outputs: Mapping[FragmentKey, FragmentOutput], demands: AbstractSet[str]) -> bool:
+        """Whether *outputs*, earlier ones of an object, may be used: HAProxy rejects none, and no guard lacks."""
+        if any(self.is_blocked(key, output) for key, output in outputs.items()):
+            return False
+        if not demands <= frozenset().union(*(output.guards for output in outputs.values())):
+            return False
+        # Without output the object was not served: it had another class then, for example.
+        return any(output.text.strip() or output.files for output in outputs.values())
 
     def is_blocked(self, key: FragmentKey, output: FragmentOutput) -> bool:
         """Whether HAProxy rejects *output*, an earlier output of the fragment."""

@@ -10,28 +10,16 @@ that had the same name. Without usable fallbacks, the object is rejected: its
 fragments output the text that the template has for this case, mostly nothing.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
-from enum import Enum
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 from haptic_trio.templating.incremental.dependencies import DependencyIndex
-from haptic_trio.templating.incremental.outputs import BodyResult, Earlier, FragmentOutput, Paused, Recall
+from haptic_trio.templating.incremental.outputs import BodyResult, Earlier, Fallback, FragmentOutput, Paused, Recall
 from haptic_trio.templating.incremental.questions import Dependency
-from haptic_trio.templating.incremental.records import Child, Kept, ObjectId, Root, Trace, Unit, turns_of
+from haptic_trio.templating.incremental.records import Child, Kept, ObjectId, Root, Trace, Unit, id_of_key, turns_of
+from haptic_trio.templating.incremental.settling.contested_files import ContestedFiles
 from haptic_trio.templating.values.subjects import FragmentKey, Rejection, Subject, uid_of
 from haptic_trio.templating.values.versions import Versioned
-
-
-class Fallback(Enum):
-    """Output of the fragments of a quarantined object."""
-
-    PREPARED = "prepared"
-    """Their newest outputs that passed phase 1, checked by phase 2 or not."""
-    VALID = "valid"
-    """Their outputs in the last configuration that was valid."""
-    CLOSED = "closed"
-    """No output, or the text for a rejected object."""
 
 
 class RunState(Protocol):
@@ -41,6 +29,7 @@ class RunState(Protocol):
     index: DependencyIndex
     recall: Recall
     produced: Versioned[FragmentKey, FragmentOutput]
+    contested: ContestedFiles
 
     @property
     def rejections(self) -> tuple[Rejection, ...]:
@@ -63,7 +52,8 @@ def _none_of(_quarantined: Iterable[ObjectId]) -> set[ObjectId]:
 class QuarantinedObjects:
     """Decides which objects are quarantined; one for all renders of a run."""
 
-    def __init__(self) -> None:
+    def __init__(self, contested: ContestedFiles) -> None:
+        self._contested = contested
         self._fallbacks: dict[ObjectId, Fallback] = {}
         self._unusable: set[ObjectId] = set()
         """Objects with a fallback that turned out to be unusable."""
@@ -97,7 +87,7 @@ class QuarantinedObjects:
 
     def for_trial(self) -> "QuarantinedObjects":
         """Return the same decisions; what is noted there does not count."""
-        trial = QuarantinedObjects()
+        trial = QuarantinedObjects(ContestedFiles())
         trial._fallbacks = self._fallbacks
         return trial
 
@@ -132,18 +122,19 @@ class QuarantinedObjects:
         """Note that the fragment *key* is to be guarded by *guards*, although its own output is not used."""
         if self._demands.get(key, frozenset()) != guards:
             self._demands[key] = guards
-            self._demanding.add(_id_of_key(key))
+            self._demanding.add(id_of_key(key))
 
     def find(self, recall: Recall, key: FragmentKey, fallback: Fallback | None, resource: Any) -> FragmentOutput | None:
         """Return the fallback that the fragment *key* of *resource* outputs; None without one."""
         # A Secret is often recreated when its certificate is renewed, and many objects depend on it.
         uid = "" if key.kind == "Secret" else uid_of(resource)
         earlier = self._found[key] = Earlier(recall.prepared(key), recall.valid.get(key), uid)
+        self._contested.offer(key, earlier[:2])
         if fallback is Fallback.CLOSED:
             return None
         found = earlier.valid if fallback is Fallback.VALID else earlier.prepared
         if earlier.is_of_another(found):
-            self._demanding.add(_id_of_key(key))
+            self._demanding.add(id_of_key(key))
             return None
         return found
 
@@ -160,6 +151,7 @@ class QuarantinedObjects:
         self._demands.pop(key, None)
         self._found.pop(key, None)
         self._failures.pop(key, None)
+        self._contested.offer(key, ())
 
     def fail(self, key: FragmentKey, made: BodyResult) -> None:
         """Record the failed result *made* of the fragment *key*."""
@@ -175,7 +167,7 @@ class QuarantinedObjects:
     def retry(self, found: ObjectId) -> None:
         """Note that something has changed for fragments of an object."""
         if self._known:
-            self._known = {key for key in self._known if _id_of_key(key) != found}
+            self._known = {key for key in self._known if id_of_key(key) != found}
 
     def forget_gone(self, unit: Unit, trace: Trace) -> None:
         """Forget fragments that *unit* has had before, and *trace*, its newest rendering, has not."""
@@ -193,6 +185,16 @@ class QuarantinedObjects:
             return ()
         failing = {id_of_subject(rejection.subject) for rejection in known}
         return tuple(rejection for found in sorted(lasting) if found not in failing for rejection in lasting[found])
+
+    @property
+    def staying(self) -> Iterator[ObjectId]:
+        """The objects that stay quarantined whether they fail or not."""
+        yield from self._held
+        yield from self._lasting
+
+    def choose_again(self, found: Iterable[ObjectId]) -> None:
+        """Choose the fallbacks of the objects *found* again, if these are quarantined: others may be usable now."""
+        self._demanding.update(found)
 
     @property
     def held(self) -> tuple[ObjectId, ...]:
@@ -249,7 +251,7 @@ class QuarantinedObjects:
             self._settled_for = None
         self._returned.clear()
         self._known.clear()
-        for found in {_id_of_key(key) for key in changed} & self._fallbacks.keys():
+        for found in {id_of_key(key) for key in changed} & self._fallbacks.keys():
             # Decided again, with what is known now.
             del self._fallbacks[found]
             self._undecided.add(found)
@@ -314,19 +316,29 @@ class QuarantinedObjects:
         return set(held)
 
     def _fallback_for(self, run: RunState, found: ObjectId, *, without_prepared: bool = False) -> Fallback:
-        """Return the first kind of fallback that is usable: HAProxy rejects none of its outputs, and they have all
-        guards that the object now asks for.
+        """Return the first kind of fallback that is usable, and whose files no other object has."""
+        for kind, _outputs in self.usable_fallbacks(run, found, without_prepared=without_prepared):
+            if not run.contested.is_denied(found, kind):
+                return kind
+        return Fallback.CLOSED
+
+    def usable_fallbacks(
+        self, run: RunState, found: ObjectId, *, without_prepared: bool = False
+    ) -> Iterator[tuple[Fallback, tuple[FragmentOutput, ...]]]:
+        """Yield the kinds of fallbacks that are usable, with their outputs.
+
+        HAProxy rejects none of these, and they have all guards that the object now asks for.
         """
         keys, recall = set(_keys_of(run, found)), run.recall
         demands: set[str] = set()
         for key in keys:
             now = run.produced.get(key)
             demands |= self._demands.get(key, now.guards if now is not None else frozenset())
-        if not without_prepared and _are_usable(recall, self._fallbacks_of(run, found, Fallback.PREPARED), demands):
-            return Fallback.PREPARED
-        if _are_usable(recall, self._fallbacks_of(run, found, Fallback.VALID), demands):
-            return Fallback.VALID
-        return Fallback.CLOSED
+        kinds = (Fallback.VALID,) if without_prepared else (Fallback.PREPARED, Fallback.VALID)
+        for kind in kinds:
+            outputs = self._fallbacks_of(run, found, kind)
+            if recall.are_usable(outputs, demands):
+                yield kind, tuple(outputs.values())
 
     def _fallbacks_of(self, run: RunState, found: ObjectId, fallback: Fallback) -> dict[FragmentKey, FragmentOutput]:
         """Return the outputs of the object's fragments that *fallback* means, without those of another object."""
@@ -350,15 +362,6 @@ def _keys_in(unit: Unit | Trace) -> set[FragmentKey]:
     return {*unit.outputs, *(rejection.key for _, rejection in unit.rejections)}
 
 
-def _are_usable(recall: Recall, known: Mapping[FragmentKey, FragmentOutput], demands: AbstractSet[str]) -> bool:
-    if any(recall.is_blocked(key, output) for key, output in known.items()):
-        return False
-    if not demands <= frozenset().union(*(output.guards for output in known.values())):
-        return False
-    # Without output the object was not served: it had another class then, for example.
-    return any(output.text.strip() or output.files for output in known.values())
-
-
 def is_turn_of(unit: Unit | None, subject: Subject) -> bool:
     """Whether *unit* is the turn of an `{% each %}` over this object."""
     return isinstance(unit, Child) and unit.object_id == id_of_subject(subject)
@@ -377,7 +380,7 @@ def id_of_subject(subject: Subject) -> ObjectId:
 def _keys_of(run: RunState, found: ObjectId) -> Iterator[FragmentKey]:
     for record in _records_of(run, found):
         for key in record.outputs:
-            if _id_of_key(key) == found:
+            if id_of_key(key) == found:
                 yield key
         for _, rejection in record.rejections:
             if id_of_subject(rejection.subject) == found:
@@ -391,7 +394,3 @@ def _records_of(run: RunState, found: ObjectId) -> Iterator[Child | Root | Trace
             yield node.trace
         elif isinstance(node, Child | Root):
             yield node
-
-
-def _id_of_key(key: FragmentKey) -> ObjectId:
-    return key.namespace, key.name, key.kind

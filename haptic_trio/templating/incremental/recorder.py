@@ -14,6 +14,7 @@ from jinja2 import Template
 from jinja2.environment import TemplateModule
 
 from haptic_trio.templating.incremental.dependencies import DependencyIndex
+from haptic_trio.templating.incremental.overall_rounds import created_of
 from haptic_trio.templating.incremental.questions import Aspect, Dependency, Part
 from haptic_trio.templating.incremental.records import (
     Child,
@@ -24,11 +25,15 @@ from haptic_trio.templating.incremental.records import (
     Root,
     Trace,
     Unit,
+    Want,
 )
 from haptic_trio.templating.incremental.scope import Memo
+from haptic_trio.templating.incremental.settling.contested_files import ContestedFiles, is_same_file
 from haptic_trio.templating.incremental.shares import Claimed
+from haptic_trio.templating.values.faults import TemplateFaultError
 from haptic_trio.templating.values.limits import Meter, RenderLimits
 from haptic_trio.templating.values.paths import Paths, RenderedFile
+from haptic_trio.templating.values.report import with_callers
 from haptic_trio.templating.values.subjects import Concern, FragmentKey, ObjectWarning, Origin, Subject, size_of
 
 MOST_WARNINGS: Final = 10
@@ -47,6 +52,8 @@ class Recorder(Meter):
         self.roots: dict[str, Root] = {}
         self.index = DependencyIndex()
         self.claims = Claims()
+        self.contested = ContestedFiles()
+        """The files that fragments want, and who may not have them."""
         self.origins: dict[int, Origin] = {}
         """By number; marks in the text are such numbers."""
         self.is_closing = False
@@ -76,6 +83,10 @@ class Recorder(Meter):
         """The objects of the fragments that are being rendered, outermost first."""
         self.within = ""
         """`FragmentKey.within` of the unit's fragments."""
+        self.fragment: tuple[FragmentKey, Any] | None = None
+        """The innermost fragment that is being rendered, and its object."""
+        self.clash: TemplateFaultError | None = None
+        """The first attempt of that fragment to register a file that its object may not have."""
         self.keeping: dict[FragmentKey, Kept] = {}
         self.memo = self.alike.renewed() if self.alike else Memo()
         self.claimed: Claimed = {}
@@ -192,11 +203,62 @@ class Recorder(Meter):
 
     # Registered files.
 
-    def find_file(self, path: str) -> RenderedFile | None:
-        """Record an attempt to register *path*; return the file that an earlier rendering registered there."""
+    def begin_fragment(self, key: FragmentKey, resource: Any) -> tuple[Any, ...]:
+        """Begin the fragment *key* of *resource*; return `fragment` and `clash` of the one around it."""
+        outer = self.fragment, self.clash
+        self.fragment, self.clash = (key, resource), None
+        return outer
+
+    def want_file(self, file: RenderedFile) -> bool:
+        """Record an attempt to register *file*; return whether it has to be registered now.
+
+        It has not if an earlier rendering has registered it, or if an older object has another
+        content there: then the fragment fails when it ends. Raises `TemplateFaultError` if this
+        fragment, or text outside of fragments, has given the file another content.
+        """
+        path, trace = file.path, self.trace
         self.ask(("file", path))
-        self.trace.attempts += 1
-        return self.known_file(path)
+        trace.attempts += 1
+        key, resource = self.fragment or (None, None)
+        known, before = self.known_file(path), trace.wants.get((key, path))
+        fault = TemplateFaultError(f"the file {path} is registered twice with different content")
+        # The text for a rejected object registers nothing in the end.
+        if not self.is_closing and before is None:
+            trace.wants[key, path] = Want(file, created_of(resource))
+        elif not self.is_closing and before is not None and not is_same_file(before.file, file):
+            raise fault
+        if key is not None and not self.is_closing and self.loses_file(key, path):
+            self.clash = self.clash or with_callers(fault)
+            return False
+        if known is not None and is_same_file(known, file):
+            trace.found[path] = None
+            return False
+        if known is not None:
+            trace.clashes.add(path)
+        # A unit registers one file at a path; text outside of fragments has precedence.
+        return key is None or path not in self.unit_files
+
+    def use_file(self, file: RenderedFile) -> None:
+        """Register *file* of a fallback, or find it registered."""
+        path, trace = file.path, self.trace
+        known = self.known_file(path)
+        trace.attempts += 1
+        if known is not None and is_same_file(known, file):
+            trace.found[path] = None
+            return
+        if known is not None:
+            trace.clashes.add(path)
+        if path not in self.unit_files:
+            self.register(file)
+
+    def is_taken(self, file: RenderedFile) -> bool:
+        """Whether the path of *file* has another content."""
+        known = self.known_file(file.path)
+        return known is not None and not is_same_file(known, file)
+
+    def loses_file(self, key: FragmentKey, path: str) -> bool:
+        """Whether the fragment *key* fails because it wants the file at *path*."""
+        return self.contested.loses(key, path)
 
     def known_file(self, path: str) -> RenderedFile | None:
         """Return the file registered at *path* before the current place in the order of rendering."""

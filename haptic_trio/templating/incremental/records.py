@@ -9,7 +9,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from types import CodeType, FunctionType
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 from jinja2.runtime import Context
 
@@ -30,6 +30,11 @@ from haptic_trio.templating.values.subjects import (
 
 ObjectId: TypeAlias = tuple[str, str, str]
 """Namespace, name and kind: the order of objects."""
+
+
+def id_of_key(key: FragmentKey) -> ObjectId:
+    """Return the object of the fragment *key*."""
+    return key.namespace, key.name, key.kind
 
 
 class Listing(Protocol):
@@ -60,13 +65,24 @@ child's key for that region itself."""
 
 PlacedRejection: TypeAlias = tuple[Position, Rejection]
 
+Place: TypeAlias = tuple[FragmentKey | None, str]
+"""A fragment, or None for text outside of fragments, and the path of a file that it registers."""
+
+
+class Want(NamedTuple):
+    """A file that a fragment registers, or would register if it were free."""
+
+    file: RenderedFile
+    created: str
+    """`creationTimestamp` of the object."""
+
 
 class Trace:
     """Lookups and output of one rendering so far."""
 
     __slots__ = (
         "asked", "attempts", "clashes", "concerns", "costs", "files", "found", "guards", "is_each", "is_volatile",
-        "ordinals", "origins", "outputs", "rejections", "warnings",
+        "ordinals", "origins", "outputs", "rejections", "wants", "warnings",
     )  # fmt: skip
 
     def __init__(self, *, is_each: bool = False) -> None:
@@ -83,7 +99,9 @@ class Trace:
         self.files: dict[str, RenderedFile] = {}
         """Files that it registered first."""
         self.clashes: set[str] = set()
-        """Files that it could not register, since they are registered with other content."""
+        """Files that an earlier rendering has registered with other content than its own."""
+        self.wants: dict[Place, Want] = {}
+        """The files that it registers, or would register if they were free."""
         self.found: dict[str, None] = {}
         """Files of its output that another unit registered before, with the same content."""
         self.attempts = 0
@@ -100,7 +118,7 @@ class Trace:
 class Unit:
     """Something that renders as a whole, and the result of its last rendering."""
 
-    __slots__ = ("asked", "clashes", "files", "found", "outputs", "rejections", "warnings")
+    __slots__ = ("asked", "clashes", "files", "found", "outputs", "rejections", "wants", "warnings")
 
     def __init__(self) -> None:
         self.asked: tuple[Dependency, ...] = ()
@@ -110,6 +128,8 @@ class Unit:
         self.files: tuple[RenderedFile, ...] = ()
         self.clashes: frozenset[str] = frozenset()
         """See `Trace.clashes`."""
+        self.wants: Mapping[Place, Want] = {}
+        """See `Trace.wants`."""
         self.found: frozenset[str] = frozenset()
         """See `Trace.found`."""
 

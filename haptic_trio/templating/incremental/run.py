@@ -69,7 +69,7 @@ class RenderRun(Recorder):
         """The objects that render again when a registered file changes hands."""
         self.ahead = Ahead()
         """Results of turns that were rendered for a change that is not taken in yet."""
-        self.quarantined = QuarantinedObjects()
+        self.quarantined = QuarantinedObjects(self.contested)
         """The objects that are served by their fallbacks, since one of their fragments fails."""
         self.failed_for: Subject | None = None
         """The object whose fragment was being rendered when the newest render failed."""
@@ -164,15 +164,6 @@ class RenderRun(Recorder):
             for region in root.regions:
                 region.pending.update(child for child in region.children.values() if _concerns(child, keys))
 
-    def settle_rounds(self) -> bool:
-        """Decide again whose password hashes find room; True if fragments have to be rendered again for that."""
-        keys = self.shares.overall.settle(self.recall, self.rejections)
-        if keys:
-            self.touch_fragments(set(keys))
-        for key in keys:
-            self.quarantined.retry((key.namespace, key.name, key.kind))
-        return bool(keys)
-
     def invalidate(self, node: Node, file: str = "") -> None:
         """Make *node* pending; with *file*, only because the registered file at this path has changed."""
         if isinstance(node, Child):
@@ -198,7 +189,7 @@ class RenderRun(Recorder):
         """Begin to render *unit*; return the state of the unit around it, for `end_unit`."""
         outer = (
             self.root, self.unit, self.trace, self.unit_files, self.file_positions, self.ordinals, self.importing,
-            self.subjects, self.within, self.keeping, self.memo, self.claimed, self.under,
+            self.subjects, self.within, self.keeping, self.memo, self.claimed, self.under, self.fragment, self.clash,
         )  # fmt: skip
         self._begin_unit(root, unit)
         self.within = within
@@ -210,7 +201,7 @@ class RenderRun(Recorder):
             self.failed_for = self.subjects[-1]
         (
             self.root, self.unit, self.trace, self.unit_files, self.file_positions, self.ordinals, self.importing,
-            self.subjects, self.within, self.keeping, self.memo, self.claimed, self.under,
+            self.subjects, self.within, self.keeping, self.memo, self.claimed, self.under, self.fragment, self.clash,
         ) = outer  # fmt: skip
 
     def registered_since(self, before: int) -> tuple[RenderedFile, ...]:
@@ -218,10 +209,9 @@ class RenderRun(Recorder):
         count = len(self.unit_files) - before
         return tuple(islice(reversed(self.unit_files.values()), count))[::-1] if count > 0 else ()
 
-    def is_taken(self, file: RenderedFile) -> bool:
-        """Whether the path of *file* has another content."""
-        known = self.known_file(file.path)
-        return known is not None and (known.kind, known.text) != (file.kind, file.text)
+    def loses_file(self, key: FragmentKey, path: str) -> bool:
+        """As for any recorder; whether a turn that is rendered ahead loses is decided when its result is used."""
+        return not self.ahead.is_rendering and super().loses_file(key, path)
 
     def known_file(self, path: str) -> RenderedFile | None:
         """As for any recorder; turns that are rendered ahead do not see files of other turns, which may change, too."""
@@ -264,6 +254,9 @@ class RenderRun(Recorder):
                 self._rejecting.pop(unit, None)
         if unit.warnings or trace.warnings:
             self._commit_warnings(unit, tuple(trace.warnings))
+        if unit.wants or trace.wants:
+            self.contested.change(unit.wants, trace.wants)
+            unit.wants = trace.wants
         unit.clashes, unit.found = frozenset(trace.clashes), frozenset(trace.found)
         if unit.files or self.unit_files:
             self._commit_files(unit, tuple(self.unit_files.values()))
@@ -305,6 +298,7 @@ class RenderRun(Recorder):
         self.index.discard(node, unit.asked)
         self.quarantined.forget_gone(unit, Trace())
         self._commit_outputs(unit, {})
+        self.contested.change(unit.wants, {})
         if unit.rejections:
             self._rejections = None
             self._rejecting.pop(unit, None)

@@ -18,6 +18,7 @@ import msgspec
 
 from haptic_trio.chunked import Paged
 from haptic_trio.templating.incremental.dependencies import DependencyIndex
+from haptic_trio.templating.incremental.quarantined import QuarantinedObjects
 from haptic_trio.templating.incremental.questions import Dependency, Part
 from haptic_trio.templating.incremental.records import Child, Kept, Listing, Node, Region, Root
 from haptic_trio.templating.incremental.run import RenderRun
@@ -124,7 +125,8 @@ class _Copying:
         run, former = self._run, self._former
         for root in former.roots.values():
             run.roots[root.name] = self._copy_root(root)
-        run.claims = former.claims.copied()
+        run.claims, run.contested = former.claims.copied(), former.contested.copied()
+        run.quarantined = QuarantinedObjects(run.contested)
         run.registrations.take_over(former.registrations)
         run.produced = former.produced.copied()
         # Those of a render that failed, which its caller has not taken.
@@ -147,6 +149,7 @@ class _Copying:
         self._nodes[root] = copy
         copy.asked, copy.outputs, copy.rejections = root.asked, root.outputs, root.rejections
         copy.warnings, copy.files, copy.clashes, copy.found = root.warnings, root.files, root.clashes, root.found
+        copy.wants = root.wants
         copy.has_entries, copy.origins, copy.segments, copy.text = (
             root.has_entries, root.origins, root.segments, root.text,
         )  # fmt: skip
@@ -181,13 +184,13 @@ class _Copying:
             fresh = nodes[child] = children[object_id] = Child(region, object_id, key, resource)
             (
                 fresh.asked, fresh.outputs, fresh.rejections, fresh.warnings, fresh.files, fresh.clashes, fresh.found,
-                fresh.is_placed, fresh.pieces, fresh.place,
+                fresh.wants, fresh.is_placed, fresh.pieces, fresh.place,
             ) = fields[3:]  # fmt: skip
         region.pending = {children[child.object_id] for child in turns.pending}
 
 
 _FIELDS: Final = attrgetter(
     "object_id", "key", "resource",
-    "asked", "outputs", "rejections", "warnings", "files", "clashes", "found", "is_placed", "pieces", "place",
+    "asked", "outputs", "rejections", "warnings", "files", "clashes", "found", "wants", "is_placed", "pieces", "place",
 )  # fmt: skip
 """The state of a turn. Its values are immutable, or replaced as a whole."""

@@ -5,7 +5,8 @@ Secrets: quoted parts of such messages are removed.
 """
 
 import re
-from types import TracebackType
+import sys
+from types import FrameType, TracebackType
 from typing import Final
 
 from jinja2 import Template, TemplateError, TemplateNotFound, UndefinedError
@@ -50,6 +51,16 @@ def problem_of(error: BaseException, subject: Subject | None = None, resource: o
         excerpt=excerpt(sources.get(name, ""), line),
         subject=str(subject) if subject else "",
     )
+
+
+def with_callers(error: TemplateFaultError) -> TemplateFaultError:
+    """Return *error* with the traceback that it would have if the caller raised it, for `problem_of`."""
+    traceback: TracebackType | None = None
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  documented; `inspect` reads the source of each frame
+    while frame is not None:
+        traceback = TracebackType(traceback, frame, frame.f_lasti, frame.f_lineno)
+        frame = frame.f_back
+    return error.with_traceback(traceback)
 
 
 def _named_annotations(resource: object, source: str, line: int) -> tuple[str, ...]:

@@ -106,6 +106,8 @@ class Rejection(msgspec.Struct, frozen=True):
     """Other fragments of the object are served nevertheless."""
     is_limit: bool = False
     """The reason is a limit, or the pause of an object on which HAProxy has failed repeatedly."""
+    is_clash: bool = False
+    """The reason is a file that an older object registers with another content."""
 
     @property
     def key(self) -> FragmentKey:

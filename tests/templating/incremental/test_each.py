@@ -8,6 +8,7 @@ from haptic_trio.k8s.resource import ref_of
 from haptic_trio.k8s.store import Store
 from haptic_trio.templating.engine import Engine, RenderError, TemplateSyntaxProblems
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
+from haptic_trio.templating.incremental.settling.decisions import settle_files
 from haptic_trio.templating.values.subjects import RenderedText
 from haptic_trio.templating.views import ResourcesView
 from tests.k8s.objects import service
@@ -37,7 +38,8 @@ class Site:
         objects = {(ref.namespace, ref.name, ref.kind): self.store.by_ref(ref) for ref in touched}
         if touched:
             take_changes(self.run, {"services": Touched(set().union(*touched.values()), objects)})
-        return self.engine.render("main", self.context, self.run)
+        text = self.engine.render("main", self.context, self.run)
+        return self.engine.render("main", self.context, self.run) if settle_files(self.run) else text
 
     def count(self) -> int:
         """Return how many fragments a render renders."""

@@ -332,8 +332,9 @@ def test_rejected_objects_have_one_order_whatever_was_rendered_before() -> None:
         machine.change_nothing()
         machine.is_that_of_a_full_render()
     assert machine.rendered is not None
+    # Each object contradicts itself, in both of its fragments.
     assert [rejection.subject.name for rejection in machine.rendered.rejections] == [
-        f"s{number}" for number in range(6)
+        f"s{number}" for _fragment in range(2) for number in range(6)
     ]
 
 

@@ -1,0 +1,255 @@
+"""Decision which objects may register a file that several of them want with different content.
+
+It depends on the objects alone, not on the order of rendering or of events: the
+oldest object has its content, and every other object with another content is
+rejected as a whole. The body of a fragment never fails for that, so that what
+it wants is known whatever has been decided before.
+
+An object that fails for another reason has no claim by its present version. Its
+fallback has the claim of the object's age against other namespaces, and gives
+way to any object of its own namespace: a Secret that has been rotated, for
+example, is not kept from others by one object that uses its former content. A
+fallback that has to give way is not used at all.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from haptic_trio.templating.incremental.outputs import Fallback, FragmentOutput
+from haptic_trio.templating.incremental.overall_rounds import created_of
+from haptic_trio.templating.incremental.records import ObjectId, Place, Want, id_of_key
+from haptic_trio.templating.values.paths import RenderedFile
+from haptic_trio.templating.values.subjects import FragmentKey, Rejection
+
+Candidates: TypeAlias = Callable[[ObjectId], Iterable[tuple[Fallback, Iterable[FragmentOutput]]]]
+"""Returns the usable fallbacks of a quarantined object, the preferred one first, with their outputs."""
+
+
+class _Content:
+    """One of the contents of a path, and how many fragments want it."""
+
+    __slots__ = ("count", "file")
+
+    def __init__(self, file: RenderedFile) -> None:
+        self.file = file
+        self.count = 0
+
+    def copied(self) -> "_Content":
+        """Return the same, which changes by itself."""
+        copy = _Content(self.file)
+        copy.count = self.count
+        return copy
+
+
+class ContestedFiles:
+    """The files that fragments want, and the objects that may not have theirs; one for all renders of a run."""
+
+    def __init__(self) -> None:
+        self._wants: dict[str, dict[FragmentKey | None, Want]] = {}
+        self._contents: dict[str, list[_Content]] = {}
+        self._contested: set[str] = set()
+        """Paths that are wanted with several contents."""
+        self._losers: dict[ObjectId, frozenset[str]] = {}
+        self._denied: dict[ObjectId, frozenset[Fallback]] = {}
+        self._fallbacks: dict[FragmentKey, tuple[FragmentOutput, ...]] = {}
+        """Outputs with files that fragments of quarantined objects may use instead of their own."""
+        self._settled_for: tuple[Rejection, ...] | None = None
+
+    def copied(self) -> "ContestedFiles":
+        """Return the same wants and decisions, which change by themselves."""
+        copy = ContestedFiles()
+        copy._losers, copy._contested = dict(self._losers), set(self._contested)
+        copy._wants = {path: dict(wants) for path, wants in self._wants.items()}
+        copy._contents = {path: [one.copied() for one in contents] for path, contents in self._contents.items()}
+        return copy
+
+    def loses(self, key: FragmentKey, path: str) -> bool:
+        """Whether the object of the fragment *key* may not register its content of *path*."""
+        return bool(self._losers) and path in self._losers.get(id_of_key(key), ())
+
+    def is_denied(self, found: ObjectId, fallback: Fallback) -> bool:
+        """Whether the object *found* may not use *fallback*, since others have its files with other content."""
+        return bool(self._denied) and fallback in self._denied.get(found, ())
+
+    def change(self, before: Mapping[Place, Want], after: Mapping[Place, Want]) -> None:
+        """Record that a unit wants the files *after*, and no longer *before*."""
+        for place, want in before.items():
+            if after.get(place) is not want:
+                self._remove(place)
+        for place, want in after.items():
+            if before.get(place) is not want:
+                self._add(place, want)
+
+    def offer(self, key: FragmentKey, outputs: Iterable[FragmentOutput | None]) -> None:
+        """Note that the fragment *key* may use any of *outputs* instead of its own; none: it uses its own."""
+        found = tuple(output for output in outputs if output is not None and output.files)
+        if self._fallbacks.get(key, ()) != found:
+            self._settled_for = None
+            if found:
+                self._fallbacks[key] = found
+            else:
+                del self._fallbacks[key]
+
+    def _add(self, place: Place, want: Want) -> None:
+        key, path = place
+        self._wants.setdefault(path, {})[key] = want
+        contents = self._contents.setdefault(path, [])
+        content = next((one for one in contents if is_same_file(one.file, want.file)), None)
+        if content is None:
+            content = _Content(want.file)
+            contents.append(content)
+            if len(contents) > 1:
+                self._contested.add(path)
+        content.count += 1
+        self._note(path)
+
+    def _remove(self, place: Place) -> None:
+        key, path = place
+        want = self._wants[path].pop(key)
+        contents = self._contents[path]
+        content = next(one for one in contents if is_same_file(one.file, want.file))
+        content.count -= 1
+        if not content.count:
+            contents.remove(content)
+            if len(contents) < 2:
+                self._contested.discard(path)
+        if not contents:
+            del self._contents[path], self._wants[path]
+        self._note(path)
+
+    def _note(self, path: str) -> None:
+        if self._fallbacks or path in self._contested or self._losers:
+            self._settled_for = None
+
+    def settle(
+        self, rejections: tuple[Rejection, ...], kept: Iterable[ObjectId], candidates: Candidates
+    ) -> tuple[set[ObjectId], set[ObjectId]]:
+        """Decide again, after everything has been rendered.
+
+        Returns the objects that may have other files of their own than before, and those that may have other
+        fallbacks. *rejections* are those of all that has failed, *kept* the objects that stay quarantined without a
+        failure, and *candidates* their usable fallbacks.
+        """
+        if rejections is self._settled_for:
+            return set(), set()
+        self._settled_for = rejections
+        losers: dict[ObjectId, frozenset[str]] = {}
+        denied: dict[ObjectId, frozenset[Fallback]] = {}
+        if disputed := self._contested | self._disputed_by_fallbacks():
+            decision = _Decision(rejections, kept, candidates)
+            for path in disputed:
+                decision.add(path, self._wants.get(path, {}))
+            decision.add_fallbacks(
+                {key: outputs for key, outputs in self._fallbacks.items() if _has(outputs, disputed)}
+            )
+            losers, denied = decision.decide(disputed)
+        former, self._losers = self._losers, losers
+        former_denied, self._denied = self._denied, denied
+        return _differing(former, losers), _differing(former_denied, denied)
+
+    def _disputed_by_fallbacks(self) -> set[str]:
+        """Return the paths of fallbacks that others want with another content, or other fallbacks have."""
+        disputed: set[str] = set()
+        first: dict[str, RenderedFile] = {}
+        for outputs in self._fallbacks.values():
+            for file in (file for output in outputs for file in output.files):
+                wanted = self._contents.get(file.path, ())
+                other = first.setdefault(file.path, file)
+                if not is_same_file(other, file) or any(not is_same_file(one.file, file) for one in wanted):
+                    disputed.add(file.path)
+        return disputed
+
+
+class _Decision:
+    """The decision for paths that are disputed, from the oldest object to the youngest."""
+
+    def __init__(self, rejections: Iterable[Rejection], kept: Iterable[ObjectId], candidates: Candidates) -> None:
+        failures = [rejection for rejection in rejections if not rejection.is_clash]
+        self._failing = {id_of_key(one.key) for one in failures if not one.is_apart} | set(kept)
+        self._failing_apart = {one.key for one in failures if one.is_apart}
+        self._candidates = candidates
+        self._ages: dict[ObjectId, str] = {}
+        self._wants: dict[ObjectId, dict[str, list[RenderedFile]]] = {}
+        self._quarantined: set[ObjectId] = set()
+        self._taken: dict[str, RenderedFile] = {}
+        self._in_namespace: dict[tuple[str, str], list[tuple[RenderedFile, set[ObjectId]]]] = {}
+        """Contents that objects want which do not fail, by namespace and path, each with these objects."""
+
+    def add(self, path: str, wants: Mapping[FragmentKey | None, Want]) -> None:
+        """Take the wants of *path* into account."""
+        for key, (file, created) in wants.items():
+            if key is None:
+                # What the administrator's templates write is nobody's object.
+                self._taken[path] = file
+                continue
+            found = id_of_key(key)
+            self._ages[found] = created
+            if found in self._failing or key in self._failing_apart:
+                continue
+            files = self._wants.setdefault(found, {}).setdefault(path, [])
+            if not any(is_same_file(file, one) for one in files):
+                files.append(file)
+            contents = self._in_namespace.setdefault((key.namespace, path), [])
+            wanting = next((wanting for one, wanting in contents if is_same_file(file, one)), None)
+            if wanting is None:
+                contents.append((file, {found}))
+            else:
+                wanting.add(found)
+
+    def add_fallbacks(self, fallbacks: Mapping[FragmentKey, Iterable[FragmentOutput]]) -> None:
+        """Take objects into account that may use *fallbacks*."""
+        for key, outputs in fallbacks.items():
+            found = id_of_key(key)
+            self._quarantined.add(found)
+            for output in outputs:
+                self._ages.setdefault(found, created_of(output.resource))
+
+    def decide(
+        self, disputed: Iterable[str]
+    ) -> tuple[dict[ObjectId, frozenset[str]], dict[ObjectId, frozenset[Fallback]]]:
+        """Return the disputed paths that objects may not have by own outputs, and the fallbacks they may not use."""
+        paths = frozenset(disputed)
+        losers: dict[ObjectId, frozenset[str]] = {}
+        denied: dict[ObjectId, frozenset[Fallback]] = {}
+        for found in sorted(self._ages, key=lambda found: (self._ages[found], found)):
+            wants = self._wants.get(found, {})
+            lost = frozenset(path for path, files in wants.items() if len(files) > 1 or self._is_taken(files[0]))
+            if lost:
+                losers[found] = lost
+            if found not in self._failing and not lost:
+                self._taken.update((path, files[0]) for path, files in wants.items())
+            elif found in self._quarantined and (unusable := self._take_fallback(found, paths)):
+                denied[found] = unusable
+        return losers, denied
+
+    def _take_fallback(self, found: ObjectId, disputed: frozenset[str]) -> frozenset[Fallback]:
+        """Give the object *found* the files of its first fallback that may have them; return those that may not."""
+        unusable: set[Fallback] = set()
+        for fallback, outputs in self._candidates(found):
+            files = [file for output in outputs for file in output.files if file.path in disputed]
+            if not any(self._is_taken(file) or self._gives_way(found, file) for file in files):
+                self._taken.update((file.path, file) for file in files)
+                break
+            unusable.add(fallback)
+        return frozenset(unusable)
+
+    def _is_taken(self, file: RenderedFile) -> bool:
+        taken = self._taken.get(file.path)
+        return taken is not None and not is_same_file(taken, file)
+
+    def _gives_way(self, found: ObjectId, file: RenderedFile) -> bool:
+        contents = self._in_namespace.get((found[0], file.path), ())
+        return any(not is_same_file(one, file) and wanting != {found} for one, wanting in contents)
+
+
+def is_same_file(one: RenderedFile, other: RenderedFile) -> bool:
+    """Whether both have the same kind and content."""
+    return one is other or (one.kind is other.kind and one.text == other.text)
+
+
+def _has(outputs: Iterable[FragmentOutput], paths: set[str]) -> bool:
+    return any(file.path in paths for output in outputs for file in output.files)
+
+
+def _differing(one: Mapping[ObjectId, Any], other: Mapping[ObjectId, Any]) -> set[ObjectId]:
+    return {found for found in one.keys() | other.keys() if one.get(found) != other.get(found)}
