@@ -3,7 +3,10 @@
 Templates get a new content like any other. If the configuration is then
 rejected, or fragments fail that did not fail before, all new contents are
 withheld and the configuration is made again. If it still fails, the contents
-are not at fault and are offered again. Otherwise, a single withheld content is
+are not at fault and are offered again. If the parser or HAProxy has rejected an
+object, whether it still fails is known once they have judged its output without
+the new contents: an object that they reject with any contents is quarantined,
+and the contents are judged without it. Otherwise, a single withheld content is
 at fault; several are offered again one by one, and each is at fault if the
 configuration fails with it. The trial does not track where contents are used,
 so every validation phase can reject a content.
@@ -49,6 +52,8 @@ class ContentTrial:
         """Fragments that failed with the new contents and not before."""
         self._expected: frozenset[FragmentKey] = frozenset()
         """Fragments that fail with any contents."""
+        self._failing: Mapping[FragmentKey, Problem] = {}
+        """Fragments that failed in the newest render."""
 
     def failed(self, error: RejectedError) -> None:
         """Handle *error* of a cycle: on return, the configuration should be made again with other contents.
@@ -79,20 +84,32 @@ class ContentTrial:
 
     def rendered(self, rendered: Rendered) -> bool:
         """Handle the failures in *rendered*; True: render again, with other contents."""
-        failing = {rejection.key: rejection.problem for rejection in rendered.rejections}
+        failing = self._failing = {rejection.key: rejection.problem for rejection in rendered.rejections}
         blaming = {one.key: one.problem for one in rendered.rejections if not _is_of_tenant(one)}
         broken = {key: problem for key, problem in blaming.items() if key not in self._expected}
         if self._phase is _Phase.NONE:
             offered = self._offered_in(rendered) if broken else {}
             if offered:
                 self._broken = broken
-                self._withhold(offered, _Phase.RENDER)
+                is_verdict = any(one.is_verdict and one.key in broken for one in rendered.rejections)
+                self._withhold(offered, _Phase.CHECK if is_verdict else _Phase.RENDER)
                 return True
             self._expected = frozenset(failing)
             return False
         if self._phase is not _Phase.RENDER:
-            return False
+            return self._judge_after_verdict(broken)
         return self._judge_one(broken) if self._candidate is not None else self._judge_all(failing)
+
+    def _judge_after_verdict(self, broken: Mapping[FragmentKey, Problem]) -> bool:
+        if self._candidate is None or self._error is not None or not broken or not self._broken:
+            return False
+        if any(key in broken for key in self._broken):
+            return self._judge_one(broken)
+        # Others than those that made the contents suspect: whether they fail without this one is not known yet.
+        self._broken = broken
+        self._withhold(dict([self._candidate]), self._phase)
+        self._candidate = None
+        return True
 
     def _judge_one(self, broken: Mapping[FragmentKey, Problem]) -> bool:
         if not broken:
@@ -110,7 +127,7 @@ class ContentTrial:
             self._offer_all()
             return True
         self._expected = frozenset(failing)
-        if recovered:
+        if recovered and self._error is None:
             self._problem = self._broken[recovered[0]]
         return self._succeed()
 
@@ -123,6 +140,8 @@ class ContentTrial:
         if any(contents.get(key) is content for key, content in self._withheld.items()):
             # The configuration was made before the contents were withheld.
             return False
+        if self._broken and self._candidate is None and self._error is None:
+            return self._judge_all(self._failing)
         return self._succeed()
 
     def _offered_in(self, rendered: Rendered) -> dict[str, Content]:

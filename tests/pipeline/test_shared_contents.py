@@ -8,7 +8,7 @@ import trio
 
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import ref_of
-from tests.pipeline.contents.bench import CONFIG, ContentBench
+from tests.pipeline.contents.bench import CONFIG, EACH, ContentBench
 from tests.support.kubernetes import service
 
 pytestmark = pytest.mark.haproxy
@@ -23,6 +23,9 @@ backend {{ ident(svc.metadata.namespace, svc.metadata.name) }}
 {% for number in range(svc.metadata.fill | default(0)) %}
     # {{ number }}
 {% endfor %}
+{% if svc.metadata.network is defined %}
+    http-request deny if { src -- {{ svc.metadata.network | word }} }
+{% endif %}
 {% if svc.metadata.broken is defined %}
 {{ fail("broken") }}
 {% endif %}
@@ -76,3 +79,37 @@ async def test_a_tenant_whose_changes_wait_keeps_a_content_from_no_other(haproxy
 
     text = (await bench.made()).text
     assert (text.count("10.0.0.2:80"), text.count("10.0.0.1:80"), bench.rejected) == (1, 1, [])
+
+
+async def test_a_tenant_whose_object_haproxy_rejects_with_any_content_keeps_a_content_from_no_other(
+    haproxy_binary: Path,
+) -> None:
+    bench = ContentBench(haproxy_binary, SHARED, {"shared": "10.0.0.1\n"})
+    bench.put(service("web"), tenant())
+    await bench.made()
+    # The parser takes the network.
+    bench.put(tenant(network="192.0.2.0/99", resourceVersion="2"))
+    await bench.give(shared="10.0.0.2\n")
+
+    text = (await bench.made()).text
+    assert (text.count("10.0.0.2:80"), text.count("10.0.0.1:80"), bench.rejected) == (1, 1, [])
+    assert [one.ref.namespace for one in bench.quarantine.objects] == ["tenant"]
+    bench.put(tenant(resourceVersion="3"))
+    assert (await bench.made()).text.count("10.0.0.2:80") == 2
+
+
+async def test_a_content_that_haproxy_rejects_is_found_beside_an_object_that_it_rejects(haproxy_binary: Path) -> None:
+    networks = EACH.replace("    server", "    http-request deny if { src -- {{ line | word }} }\n    server").replace(
+        "{{ line | address }}", "10.0.0.1"
+    )
+    good = dict.fromkeys(("web", "api", "bad"), "192.0.2.0/24\n")
+    bench = ContentBench(haproxy_binary, networks, good)
+    bench.put(service("web"), service("api"))
+    await bench.made()
+    # Its first content: HAProxy rejects the object with and without that of the others.
+    bench.put(service("bad"))
+    await bench.give(web="192.0.2.0/25\n", api="192.0.2.0/99\n", bad="192.0.2.0/98\n")
+
+    text = (await bench.made()).text
+    assert (text.count("192.0.2.0/25"), text.count("192.0.2.0/24")) == (1, 1)
+    assert sorted(name for name, _ in bench.rejected) == ["api", "bad"]

@@ -317,6 +317,7 @@ def _has_fallback(fallback: Fallback | None, good: FragmentOutput | None) -> boo
 def _reject(
     run: RenderRun, origin: Origin, problem: Problem, made: BodyResult, *, has_fallback: bool, is_apart: bool
 ) -> None:
+    paused, omitted = run.recall.paused.problem_of(origin.key), run.recall.omitted.get(origin.key)
     rejection = Rejection(
         origin.fragment,
         origin.subject,
@@ -326,7 +327,8 @@ def _reject(
         origin.within,
         is_apart=is_apart,
         is_clash=made.is_clash and problem is made.problem,
-        is_limit=(made.is_limit and problem is made.problem) or problem is run.recall.paused.problem_of(origin.key),
+        is_limit=(made.is_limit and problem is made.problem) or problem is paused,
+        is_verdict=made.problem is None and problem is not paused and problem is not omitted,
     )
     assert run.unit is not None
     run.trace.rejections.append((run.unit.position, rejection))

@@ -108,6 +108,8 @@ class Rejection(msgspec.Struct, frozen=True):
     """The reason is a limit, or the pause of an object on which HAProxy has failed repeatedly."""
     is_clash: bool = False
     """The reason is a file that an older object registers with another content."""
+    is_verdict: bool = False
+    """The reason is that the parser or HAProxy has rejected the output."""
 
     @property
     def key(self) -> FragmentKey:
