@@ -179,7 +179,7 @@ class _Decision:
         """Take the wants of *path* into account."""
         for key, (file, created) in wants.items():
             if key is None:
-                # What the administrator's templates write is nobody's object.
+                # The administrator's templates have precedence over all objects.
                 self._taken[path] = file
                 continue
             found = id_of_key(key)
