@@ -102,7 +102,7 @@ async def test_a_content_that_haproxy_rejects_is_found_beside_an_object_that_it_
     networks = EACH.replace("    server", "    http-request deny if { src -- {{ line | word }} }\n    server").replace(
         "{{ line | address }}", "10.0.0.1"
     )
-    bench = ContentBench(haproxy_binary, networks, {name: "192.0.2.0/24\n" for name in ("web", "api", "bad")})
+    bench = ContentBench(haproxy_binary, networks, dict.fromkeys(("web", "api", "bad"), "192.0.2.0/24\n"))
     bench.put(service("web"), service("api"))
     await bench.made()
     # Its first content: HAProxy rejects the object with and without that of the others.
