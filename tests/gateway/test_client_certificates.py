@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from haptic_trio.gateway.listeners.clients import ClientValidation
+from haptic_trio.gateway.listeners.clients import ClientValidation, certificate_suffix
 from haptic_trio.gateway.listeners.ports import ServedPort
 from haptic_trio.k8s.resource import Resource
 from tests.gateway.objects import gateway, made, route, rule
@@ -224,3 +224,10 @@ def test_changed_ca_certificates_verify_every_client_again() -> None:
     assert other.verified.startswith("gateway-clients::p_")
     assert strict.verified != other.verified
     assert (lenient.verified, absent.verified, open_port.verified) == ("", "", "")
+
+
+def test_gateways_with_the_longest_names_have_suffixes_of_their_own_that_fit_a_name() -> None:
+    suffixes = {certificate_suffix(gateway("g" * 252 + end)) for end in "ab"}
+    assert len(suffixes) == 2
+    # Beside 200 characters, HAProxy's names have room for that.
+    assert max(map(len, suffixes)) <= 55

@@ -1,6 +1,7 @@
 """Client certificates: those that a Gateway demands, and the one that it presents to backends."""
 
-from typing import Any
+import hashlib
+from typing import Any, Final
 
 import msgspec
 
@@ -20,6 +21,9 @@ from haptic_trio.gateway.objects import (
     target_namespace,
     text_of,
 )
+
+_LONGEST_SUFFIX: Final = 55
+"""The rest of 255 characters, which HAProxy's names may have, after `MAX_NAME`."""
 
 
 class ClientValidation(msgspec.Struct, frozen=True):
@@ -94,7 +98,11 @@ def client_certificate(gateway: Resource, lookups: Lookups) -> Resource | Certif
 
 def certificate_suffix(gateway: Resource) -> str:
     """Return the suffix of the names of backends that get the client certificate of *gateway*."""
-    return f"_cert_{checked_name(namespace_of(gateway))}_{checked_name(name_of(gateway))}"
+    text = f"_cert_{checked_name(namespace_of(gateway))}_{checked_name(name_of(gateway))}"
+    if len(text) <= _LONGEST_SUFFIX:
+        return text
+    # One part instead of two: no other Gateway has it.
+    return f"_cert_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 def certificates_for(route: Resource, lookups: Lookups) -> dict[str, Resource]:

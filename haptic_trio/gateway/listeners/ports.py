@@ -34,6 +34,8 @@ _TERMINATED: Final = frozenset({"https", "tls"})
 _INNER: Final = int(ipaddress.IPv4Address("127.128.0.0"))
 _MOST_INNER: Final = 2**23 - 2
 """Number of loopback addresses from `_INNER` on."""
+_LONGEST_STEM: Final = 150
+"""Names of files have at most 200 characters."""
 
 
 class ServedListener(msgspec.Struct, frozen=True):
@@ -133,7 +135,7 @@ def served_ports(gateway: Resource, resources: Lookups, controller: str, rules: 
     secret = client_certificate(gateway, resources)
     has_certificate = secret is not None and not isinstance(secret, CertificateProblem)
     suffix = certificate_suffix(gateway) if has_certificate else ""
-    stem = f"gateway_{checked_name(namespace_of(gateway))}_{checked_name(name_of(gateway))}"
+    stem = _stem_of(gateway)
     return [
         msgspec.structs.replace(served, clients=client_validation(gateway, port, resources), suffix=suffix)
         if served.kind in _TERMINATED
@@ -178,6 +180,14 @@ def rejected_listeners(
         RejectedListeners(_named("ListenerSet", *owner), count, TOO_MANY_OWN if owner[0] == own else TOO_MANY)
         for owner, count in sorted(owners.items())
     ]
+
+
+def _stem_of(gateway: Resource) -> str:
+    """Return the beginning of the names of frontends and crt-lists of *gateway*; a long name ends with a hash."""
+    text = f"gateway_{checked_name(namespace_of(gateway))}_{checked_name(name_of(gateway))}"
+    if len(text) <= _LONGEST_STEM:
+        return text
+    return f"{text[: _LONGEST_STEM - 33]}_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 def _named(kind: str, namespace: str, name: str) -> Resource:

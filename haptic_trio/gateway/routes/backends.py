@@ -1,5 +1,6 @@
 """Backend references of routes, and their problems."""
 
+import hashlib
 import ipaddress
 import re
 from collections.abc import Sequence
@@ -74,6 +75,9 @@ class Retry(msgspec.Struct, frozen=True):
         return retries + (self.cookie.suffix if self.cookie is not None else "")
 
 
+MAX_NAME: Final = 200
+"""Characters of a backend's name without the suffix of a client certificate."""
+_HASH: Final = 32
 _RETRIED: Final = frozenset({401, 403, 404, 408, 425, 429, 500, 501, 502, 503, 504})
 _MOST_RETRIES: Final = 20
 # HAProxy reads a word that begins with `-` as a flag.
@@ -219,6 +223,19 @@ def backend_name(namespace: str, service: str, port: int) -> str:
     return f"{_prefix(namespace)}{checked_name(service)}_{int(port)}"
 
 
+def variant_name(name: str, suffix: str) -> str:
+    """Return the name of the variant *suffix* of the backend *name*; a long one ends with a hash instead.
+
+    HAProxy and the suffix of a client certificate leave room for `MAX_NAME` characters.
+    """
+    text = name + suffix
+    if len(text) <= MAX_NAME:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:_HASH]
+    # The beginning names the Service. `h` is not a hexadecimal digit, and no other name has `:h` after a single colon.
+    return f"{text[: MAX_NAME - _HASH - 2].rstrip(':')}:h{digest}"
+
+
 def foreign_owner(route: Resource, backend: str) -> str:
     """Return the namespace of *route* if *backend* is one of another namespace; otherwise an empty text."""
     return "" if backend.startswith(_prefix(namespace_of(route))) else namespace_of(route)
@@ -247,7 +264,7 @@ def _backend(
         names = tuple(dict.fromkeys((*names, *filters_of(reference))))
     if name:
         # A backend with filters of the administrator belongs to its route.
-        name += suffix + backend_suffix(route, kind.name, names)
+        name = variant_name(name, suffix + backend_suffix(route, kind.name, names))
     return Backend(name=name, weight=weight, filters=filters, reason=reason, message=message, extensions=names)
 
 

@@ -16,7 +16,7 @@ from haptic_trio.gateway.listeners.ports import (
 from haptic_trio.gateway.objects import Lookups, Resource, name_of, namespace_of
 from haptic_trio.gateway.routes import routing
 from haptic_trio.gateway.routes.attachment import listeners_for
-from haptic_trio.gateway.routes.backends import backend_name
+from haptic_trio.gateway.routes.backends import backend_name, variant_name
 from haptic_trio.gateway.routes.kinds import ROUTE_KINDS
 from haptic_trio.gateway.routes.matches import EXACT, PREFIX
 from haptic_trio.gateway.routes.policies import BackendTls, tls_for
@@ -126,6 +126,7 @@ class GatewayFunctions:
         """Return the TLS settings of connections to a port of *service*; None without a BackendTLSPolicy."""
         return tls_for(service, port_name, resources)
 
-    def backend_name(self, service: Resource, port: int) -> str:
-        """Return the name of the backend for *port* of *service*."""
-        return backend_name(namespace_of(service), name_of(service), port)
+    def backend_name(self, service: Resource, port: int, variant: Variant | None = None) -> str:
+        """Return the name of the backend for *port* of *service*, and for *variant* of it."""
+        name = backend_name(namespace_of(service), name_of(service), port)
+        return name if variant is None else variant_name(name, variant.suffix) + variant.end

@@ -35,9 +35,12 @@ class Variant(msgspec.Struct, frozen=True):
     """One of the backends for a port of a Service."""
 
     suffix: str
+    """Of its name, without `end`."""
     retry: Retry
     certificate: Resource | None = None
     """The Secret that we show to the backend."""
+    end: str = ""
+    """Suffix of the name for that certificate, which HAProxy appends when it routes a request."""
 
     @property
     def is_tcp(self) -> bool:
@@ -53,22 +56,22 @@ class Variant(msgspec.Struct, frozen=True):
 def variants_of(service: Resource, lookups: Lookups) -> list[Variant]:
     """Return which backends the routes that name *service* need for each port of it."""
     namespace, name = namespace_of(service), name_of(service)
-    found: dict[str, Variant] = {}
+    found: dict[tuple[str, str], Variant] = {}
     shows_certificates = derived(lookups, "gateways", _show_certificates)
     for kind in ROUTE_KINDS.values():
         permitted = _permitted(kind, namespace, name, lookups=lookups)
         retries = _retries(kind, namespace, name, permitted, lookups) if permitted else ()
         for retry in retries:
             suffix = kind.backend + retry.suffix
-            found[suffix] = Variant(suffix, retry)
+            found[suffix, ""] = Variant(suffix, retry)
         if shows_certificates and retries and kind.name in _HTTP_KINDS:
             for parent, retry in derived(
                 lookups, kind.by_service, _Parents(namespace, name, permitted), namespace, name
             ):
                 for end, secret in certificates_for(parent, lookups).items():
-                    suffix = kind.backend + retry.suffix + end
-                    found[suffix] = Variant(suffix, retry, secret)
-    return [found[suffix] for suffix in sorted(found)]
+                    suffix = kind.backend + retry.suffix
+                    found[suffix, end] = Variant(suffix, retry, secret, end)
+    return [found[suffix] for suffix in sorted(found, key="".join)]
 
 
 def _permitted(kind: RouteKind, namespace: str, name: str, *more: str, lookups: Lookups) -> frozenset[str]:
@@ -232,7 +235,7 @@ def filtered_backends(
                     name=backend.name + end,
                     port=reference["port"],
                     filters=backend.extensions,
-                    variant=Variant(kind.backend + retry.suffix + end, retry, secret),
+                    variant=Variant(kind.backend + retry.suffix, retry, secret, end),
                 )
 
 

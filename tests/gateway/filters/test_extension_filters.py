@@ -238,3 +238,33 @@ def test_a_route_with_a_filter_for_all_routes_is_data_on_haproxy_3_4() -> None:
     [(_, body)] = rendered_backends(mixed.text).items()
     assert "x-note" in body
     assert "http-error status 503" in body
+
+
+@pytest.mark.haproxy
+def test_routes_with_the_longest_names_have_backends_of_their_own(tmp_path: Path) -> None:
+    port = free_port()
+    names = [f"{number}".rjust(63, "f") for number in range(8)]
+    snippets = {f"gateway-filter-{name}": Snippet(template=MARK) for name in names}
+    filters = [extension(name) for name in names]
+    first, second = "a" * 252 + "b", "a" * 252 + "c"
+    persistent = rule("/", to="web", sessionPersistence={"type": "Cookie", "sessionName": "s" * 128}, filters=filters)
+    objects = [
+        gateway("g" * 253, {"name": "web", "port": port, "protocol": "HTTP"}),
+        route(first, persistent, hostnames=["one.test"]),
+        route(second, rule("/", to="web", filters=filters), hostnames=["two.test"]),
+    ]
+    for one in objects[1:]:
+        one["spec"]["parentRefs"][0]["name"] = "g" * 253
+    user = Config(template_snippets=snippets)
+    with serving("web") as ports:
+        objects += leading_to("web", ports["web"])
+        with served(tmp_path, port, *objects, user=user, gatewayFilters={name: ["*"] for name in names}) as rendered:
+            answers = [ask(port, host, "/") for host in ("one.test", "two.test")]
+
+    assert rendered.rejections == ()
+    assert [f"x-route: web/{name}" in answer.body for name, answer in zip((first, second), answers, strict=True)] == [
+        True
+    ] * 2
+    backends = rendered_backends(rendered.text)
+    assert len(backends) == 2
+    assert max(map(len, backends)) <= 200
