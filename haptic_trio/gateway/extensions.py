@@ -25,6 +25,10 @@ ANNOTATED: Final = "access"
 """The filter of the library `haptic-annotations`, for the annotations of the route."""
 SNIPPETS: Final = ("gateway-filter-", "gateway-shared-filter-")
 """Prefixes of the names of the snippets of filters; the second one is for those that are the same for all routes."""
+SUPPORTED: Final = frozenset({
+    "CORS", "RequestHeaderModifier", "RequestMirror", "RequestRedirect", "ResponseHeaderModifier", "URLRewrite",
+})  # fmt: skip
+"""Types of other filters that have an effect."""
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?").fullmatch
 _MOST_NAMES: Final = 20
 
@@ -74,19 +78,37 @@ def has_extensions(rule: Any) -> bool:
     return any(True for owner in filter_owners(rule) for _ in references_in(items_of(owner, "filters")))
 
 
+def has_guards(rule: Any) -> bool:
+    """Whether *rule* or a backend of it has a filter that may guard access, supported or not."""
+    return any(True for owner in filter_owners(rule) for _ in _guards_in(items_of(owner, "filters")))
+
+
+def _guards_in(filters: Iterable[Any]) -> Iterator[str]:
+    """Yield a name for each of *filters* that may guard access: extension filters, and types that are not supported.
+
+    The latter, such as `ExternalAuth`, are answered with 500.
+    """
+    for item in filters:
+        kind = text_of(item, "type")
+        if kind == EXTENSION:
+            yield _full_name(dig(item, "extensionRef"))
+        elif kind not in SUPPORTED:
+            yield f"type {kind}"
+
+
 def guards_of(route: Resource) -> list[str]:
-    """Return what may guard access to *route*, for the template function `guarded`; empty without extension filters.
+    """Return what may guard access to *route*, for the template function `guarded`; empty without such filters.
 
     A former version has them all if it has each of these filters, for the same match, and all host names: none of
     them was open then. Whether the filters are allowed does not matter.
     """
     found: set[str] = set()
     for rule in items_of(route, "spec", "rules"):
-        names = {_full_name(one) for _, one in references_in(items_of(rule, "filters"))}
+        names = set(_guards_in(items_of(rule, "filters")))
         behind = sorted(
-            (target_namespace(backend, route), text_of(backend, "name"), text_of(backend, "port"), _full_name(one))
+            (target_namespace(backend, route), text_of(backend, "name"), text_of(backend, "port"), one)
             for backend in items_of(rule, "backendRefs")
-            for _, one in references_in(items_of(backend, "filters"))
+            for one in _guards_in(items_of(backend, "filters"))
         )
         if behind:
             names.add(f"of backends {_digest(behind)}")

@@ -13,6 +13,8 @@ from tests.gateway.filters.test_extension_filters import extension
 from tests.gateway.filters.test_filters import leading_to, mirroring
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, route, rule, service, stores_of
 
+EXTERNAL = {"type": "ExternalAuth", "externalAuth": {"protocol": "HTTP", "backendRef": {"name": "auth", "port": 80}}}
+
 
 def test_filters_that_haproxy_would_skip_make_the_rule_invalid() -> None:
     redirect = {"type": "RequestRedirect", "requestRedirect": {"hostname": "b.test"}}
@@ -80,6 +82,8 @@ def test_a_version_of_a_route_lacks_a_guard_if_something_is_filtered_that_was_no
         (filtered, route("r", rule("/"), rule("/a", filters=mark), hostnames=["a.test", "b.test"])),
         (filtered, route("r", rule("/"), rule("/a", filters=mark))),
         (route("r", behind("a")), route("r", behind("a", "b"))),
+        (open_route, route("r", rule("/", filters=[EXTERNAL]))),
+        (open_route, route("r", rule("/", backendRefs=[{"name": "a", "port": 80, "filters": [EXTERNAL]}]))),
     )
     same = (
         (filtered, open_route),
@@ -89,6 +93,7 @@ def test_a_version_of_a_route_lacks_a_guard_if_something_is_filtered_that_was_no
     )
 
     assert guards_of(open_route) == []
+    assert guards_of(route("r", rule("/", filters=mirroring("web")))) == []
     for before, now in lacking:
         assert not {*guards_of(now)} <= {*guards_of(before)}
     for before, now in same:

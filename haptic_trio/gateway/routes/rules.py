@@ -2,8 +2,8 @@
 
 A rule that cannot be expressed is dropped, and the others are served. A route
 whose rules are all dropped is rejected. Requests of a rule with a filter of the
-administrator would then pass another one without it, so such a rule is answered
-with 500 instead.
+administrator, or with one of a type that is not supported, would then pass
+another rule without it, so such a rule is answered with 500 instead.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ from haptic_trio.gateway.extensions import (
     all_filters_of,
     closed_text,
     filter_owners,
-    has_extensions,
+    has_guards,
 )
 from haptic_trio.gateway.objects import (
     GatewayObjectError,
@@ -147,7 +147,7 @@ def faults_of(route: Resource, kind: RouteKind, lookups: Lookups) -> list[RuleFa
 
 def closed_rules(route: Resource, kind: RouteKind, lookups: Lookups) -> Iterator[str]:
     """Yield a message for each rule of *route* that is answered with 500 since it cannot be expressed."""
-    if not any(has_extensions(rule) for _, rule in rules_of(route)):
+    if not any(has_guards(rule) for _, rule in rules_of(route)):
         return
     try:
         served = served_rules(route, kind, lookups)
@@ -169,7 +169,7 @@ def _results(
         try:
             yield number, rule, _checked(route, number, rule, matches, kind, lookups)
         except GatewayObjectError as error:
-            is_closed = matches.found and has_extensions(rule)
+            is_closed = matches.found and has_guards(rule)
             closed = ServedRule(number, rule, matches.found, error, is_widened=bool(matches.problem))
             yield number, rule, closed if is_closed else error
 
@@ -194,7 +194,7 @@ def _widened_matches(rule: Any, kind: RouteKind, most: int) -> tuple[Match, ...]
     they are, or else their paths. They have at most *most* expressions.
     """
     found: list[Match] = []
-    for match in items_of(rule, "matches") if has_extensions(rule) else ():
+    for match in items_of(rule, "matches") if has_guards(rule) else ():
         # A GRPCRoute has the path in the field `method`.
         path = {field: dig(match, field) for field in ("path" if kind.name == HTTP_ROUTE.name else "method",)}
         for one in (match, path):

@@ -268,3 +268,29 @@ def test_routes_with_the_longest_names_have_backends_of_their_own(tmp_path: Path
     backends = rendered_backends(rendered.text)
     assert len(backends) == 2
     assert max(map(len, backends)) <= 200
+
+
+@pytest.mark.haproxy
+def test_a_rule_with_a_filter_of_a_type_that_is_not_supported_is_answered_with_500_if_it_is_invalid(
+    tmp_path: Path,
+) -> None:
+    port = free_port()
+    external = {"type": "ExternalAuth", "externalAuth": {"protocol": "HTTP", "backendRef": {"name": "a", "port": 80}}}
+    invalid = {"retry": {"codes": [999], "attempts": 1}}
+    behind = rule("/behind", to="web", **invalid)
+    behind["backendRefs"][0]["filters"] = [external]
+    objects = [
+        gateway("gw", {"name": "web", "port": port, "protocol": "HTTP"}),
+        route(
+            "parts",
+            rule("/", to="web"),
+            rule("/admin", to="web", filters=[external], **invalid),
+            behind,
+            rule("/plain", to="web", **invalid),
+            hostnames=["parts.test"],
+        ),
+    ]
+    with serving("web") as ports, served(tmp_path, port, *objects, *leading_to("web", ports["web"])):
+        statuses = [ask(port, "parts.test", path).status for path in ("/", "/admin", "/behind", "/plain")]
+
+    assert statuses == [200, 500, 500, 200]
