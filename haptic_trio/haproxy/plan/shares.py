@@ -16,12 +16,13 @@ SERVERS_AT_ONCE: Final = 250
 
 
 def owner_of(section: Section) -> str:
-    """Return the namespace of *section*: its name up to the first `_`, without a prefix such as `gateway::`.
+    """Return the namespace of *section*: its name up to the first `_`, without a first part such as `gateway::`.
 
     The template functions `ident` and `gateway_api.backend_name` make such
     names. Sections with other names count as one namespace for each beginning.
     """
-    return section.name.rpartition("::")[2].partition("_")[0]
+    kind, separator, rest = section.name.partition("::")
+    return (rest if separator else kind).partition("_")[0]
 
 
 class Shares:

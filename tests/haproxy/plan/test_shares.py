@@ -25,6 +25,7 @@ NEWEST = capabilities_of((3, 4))
         ("shop_web_80", "shop"),
         ("gateway::shop_web_80", "shop"),
         ("clients::shop_web", "shop"),
+        ("gateway::shop_web_80::HTTPRoute_shop_route::mark", "shop"),
         ("no-route", "no-route"),
     ],
 )
