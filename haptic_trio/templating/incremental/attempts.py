@@ -14,6 +14,7 @@ from haptic_trio.errors import Problem
 from haptic_trio.templating.incremental.ahead import Result, without_known_files
 from haptic_trio.templating.incremental.outputs import BodyResult, Fallback, FragmentOutput, own_part
 from haptic_trio.templating.incremental.quarantined import id_of_subject, is_turn_of, question_of
+from haptic_trio.templating.incremental.records import Child
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.shares import question_of as question_of_room
 from haptic_trio.templating.values.costs import Costs
@@ -55,7 +56,7 @@ def find_output(
     key = origin.key
     ahead = _find_ahead(run) if is_turn else None
     made = _made_ahead(run, origin, ahead) if ahead is not None else None
-    if made is None and is_turn:
+    if made is None:
         made = _known_failure(run, key)
     if made is None:
         made = _call(run, origin, key, resource, caller)
@@ -71,15 +72,15 @@ def find_output(
             _attribute_files(run, len(run.unit_files) - registered, origin)
             return made.text, origin
     run.quarantined.demand(key, made.guards)
-    if is_turn and made.problem is not None:
-        run.quarantined.fail(key, made)
+    if made.problem is not None and isinstance(run.unit, Child):
+        run.quarantined.fail(key, made, run.unit.object_id)
     # Inner fragments are dropped with it, but their rejections are reasons why the object is quarantined.
     before.restore(run, keep_rejections=problem is None)
     good = _find_output(run, origin, fallback, resource, is_apart=is_apart)
     if problem is not None:
         _reject(run, origin, problem, made, has_fallback=_has_fallback(fallback, good), is_apart=is_apart)
     if good is None:
-        is_closed = fallback is Fallback.CLOSED
+        is_closed = fallback is Fallback.CLOSED and made.asks_rejected
         return _render_closing(run, origin, resource, caller, ahead) if is_closed else (Emitted(""), origin)
     good = run.trace.outputs[key] = good.counted_whole(run.produced.get(key))
     registered = len(run.unit_files)
@@ -195,13 +196,17 @@ def _known_failure(run: RenderRun, key: FragmentKey) -> BodyResult | None:
         assert run.unit is not None
         run.trace.asked.update(run.unit.asked)
         run.trace.clashes |= run.unit.clashes
+        for counted, ordinal in known.ordinals:
+            run.ordinals[counted] = ordinal + 1
+        run.trace.ordinals += known.ordinals
     return known
 
 
 def _call(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, caller: Callable[[], str]) -> BodyResult:
     """Call the body *caller* for *resource*, within the limits of a fragment."""
     trace, subjects = run.trace, run.subjects
-    registered, depth = len(run.unit_files), len(subjects)
+    registered, depth, counted = len(run.unit_files), len(subjects), len(trace.ordinals)
+    asked_before, run.asks_rejected = run.asks_rejected, False
     outer_concerns, trace.concerns = trace.concerns, []
     outer_guards, trace.guards = trace.guards, set()
     outer_costs, trace.costs = trace.costs, Costs(authorities=trace.costs.authorities)
@@ -240,6 +245,8 @@ def _call(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, calle
     except LimitReachedError as error:
         if error.is_time:
             run.note_slow(origin.fragment, origin.subject.namespace)
+            # It might have asked later.
+            run.asks_rejected = True
         problem, is_limit = problem_of(error, origin.subject), True
     except Exception as error:  # noqa: BLE001  whatever an object's data breaks must break this object alone
         problem, reason = problem_of(error, origin.subject, resource), describe(error)[0]
@@ -249,8 +256,10 @@ def _call(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, calle
         concerns, trace.concerns = trace.concerns, outer_concerns
         guards, trace.guards = frozenset(trace.guards), outer_guards
         trace.costs = outer_costs
+        asks_rejected, run.asks_rejected = run.asks_rejected, run.asks_rejected or asked_before
     del subjects[depth:]
-    return BodyResult(text, output, problem, concerns, guards, reason, is_limit, is_clash)
+    ordinals = tuple(trace.ordinals[counted:]) if problem is not None else ()
+    return BodyResult(text, output, problem, concerns, guards, reason, is_limit, is_clash, asks_rejected, ordinals)
 
 
 def _check_limits(run: RenderRun, key: FragmentKey, output: FragmentOutput) -> None:

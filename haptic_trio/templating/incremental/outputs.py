@@ -198,6 +198,10 @@ class BodyResult(NamedTuple):
     """The problem is a limit that was reached."""
     is_clash: bool = False
     """The problem is a file that another object may register with another content."""
+    asks_rejected: bool = False
+    """The body has asked whether its object is rejected: only then can it have a text for that."""
+    ordinals: tuple[tuple[Any, int], ...] = ()
+    """See `Trace.ordinals`; of fragments inside."""
 
 
 class Paused(msgspec.Struct, frozen=True):

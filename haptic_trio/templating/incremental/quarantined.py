@@ -75,8 +75,8 @@ class QuarantinedObjects:
         """Guards that fragments ask for whose own outputs are not used."""
         self._demanding: set[ObjectId] = set()
         """Objects whose fragments ask for other guards than before, or have a fallback of another object."""
-        self._failures: dict[FragmentKey, BodyResult] = {}
-        """Results of fragments that failed when they last rendered."""
+        self._failures: dict[FragmentKey, tuple[BodyResult, ObjectId]] = {}
+        """Results of fragments that failed when they last rendered, and the objects in whose turns they did."""
         self._known: set[FragmentKey] = set()
         """Those of them that render again only to use another fallback."""
         self._settled_for: tuple[Rejection, ...] | None = None
@@ -151,23 +151,24 @@ class QuarantinedObjects:
         self._demands.pop(key, None)
         self._found.pop(key, None)
         self._failures.pop(key, None)
+        self._known.discard(key)
         self._contested.offer(key, ())
 
-    def fail(self, key: FragmentKey, made: BodyResult) -> None:
-        """Record the failed result *made* of the fragment *key*."""
-        self._failures[key] = made
+    def fail(self, key: FragmentKey, made: BodyResult, within: ObjectId) -> None:
+        """Record the failed result *made* of the fragment *key* in the turn of the object *within*."""
+        self._failures[key] = made, within
 
     def known_failure(self, key: FragmentKey) -> BodyResult | None:
         """Return the failed result of the fragment *key* if nothing has changed for it since; otherwise None."""
         if key not in self._known:
             return None
         self._known.discard(key)
-        return self._failures.get(key)
+        return self._failures[key][0]
 
     def retry(self, found: ObjectId) -> None:
         """Note that something has changed for fragments of an object."""
         if self._known:
-            self._known = {key for key in self._known if id_of_key(key) != found}
+            self._known = {key for key in self._known if found not in (id_of_key(key), self._failures[key][1])}
 
     def forget_gone(self, unit: Unit, trace: Trace) -> None:
         """Forget fragments that *unit* has had before, and *trace*, its newest rendering, has not."""
@@ -302,8 +303,9 @@ class QuarantinedObjects:
         changed = {*released, *added, *worse, *others}
         for found in changed:
             run.touch_object(found)
-            # Whether these fail is known, and may have taken them all the time that a fragment has.
-            self._known.update(rejection.key for rejection in failing.get(found, ()) if rejection.key in self._failures)
+        # Whether these fail is known, and may have taken them all the time that a fragment has.
+        keys = {rejection.key for found in changed for rejection in failing.get(found, ())}
+        self._known |= keys & self._failures.keys()
         return bool(changed)
 
     def _hold(self, run: RunState, heavy: set[ObjectId], failing: dict[ObjectId, list[Rejection]]) -> set[ObjectId]:
