@@ -16,6 +16,8 @@ from haptic_trio.templating.values.marks import split_marks, strip_marks
 from haptic_trio.templating.values.paths import RenderedFile
 from haptic_trio.templating.values.subjects import Concern, FragmentKey, Origin, is_same_object, size_of, uid_of
 
+OTHERWISE: Final = "\0"
+"""Separator between a guard and one that a former version may have instead."""
 _TABLE: Final = re.compile(r"\n    stick-table [^\n]*?\bsize ([0-9]+)([kKmMgG]?)")
 _TLS_SERVER: Final = re.compile(r"\n    server [^\n]*? ssl(?![^ \n])([^\n]*)")
 _RULES: Final = ("\n    http-request ", "\n    http-response ", "\n    http-after-response ", "\n    tcp-request ")
@@ -48,7 +50,7 @@ class FragmentOutput(msgspec.Struct, frozen=True):
     resource: Any = None
     """The object in that version."""
     guards: frozenset[str] = frozenset()
-    """Guards of access to it, as the template names them with `guarded`."""
+    """Guards of access to it, as the template names them with `guarded`; alternatives follow `OTHERWISE`."""
     rounds: int = 0
     """Rounds of all its password hashes: HAProxy computes each whenever it reads a configuration."""
     certificates: int = 0
@@ -255,7 +257,8 @@ class Recall(msgspec.Struct, frozen=True):
         """Whether *outputs*, earlier ones of an object, may be used: HAProxy rejects none, and no guard lacks."""
         if any(self.is_blocked(key, output) for key, output in outputs.items()):
             return False
-        if not demands <= frozenset().union(*(output.guards for output in outputs.values())):
+        guards = {guard.partition(OTHERWISE)[0] for output in outputs.values() for guard in output.guards}
+        if any(guards.isdisjoint(demand.split(OTHERWISE)) for demand in demands):
             return False
         # Without output the object was not served: it had another class then, for example.
         return any(output.text.strip() or output.files for output in outputs.values())

@@ -14,6 +14,7 @@ from jinja2 import Template
 from jinja2.environment import TemplateModule
 
 from haptic_trio.templating.incremental.dependencies import DependencyIndex
+from haptic_trio.templating.incremental.outputs import OTHERWISE
 from haptic_trio.templating.incremental.overall_rounds import created_of
 from haptic_trio.templating.incremental.questions import Aspect, Dependency, Part
 from haptic_trio.templating.incremental.records import (
@@ -178,9 +179,9 @@ class Recorder(Meter):
 
     # Output of the current fragment besides its text.
 
-    def guard(self, by: str) -> None:
+    def guard(self, by: str, otherwise: str = "") -> None:
         """Record that access to the output of the current fragment is guarded; see `FragmentOutput.guards`."""
-        self.trace.guards.add(by)
+        self.trace.guards.add(f"{by}{OTHERWISE}{otherwise}" if otherwise else by)
 
     def is_rejected(self) -> bool:
         """Whether the rendered object is rejected and has no fallback; its text is output only if this is asked."""

@@ -159,6 +159,35 @@ async def test_a_rejected_canary_passes_no_newer_rule_of_the_ingress_that_it_sha
         await running.answers(site, "shop.test", 503)
 
 
+async def test_an_ingress_that_becomes_a_rejected_canary_is_served_by_its_last_good_version_or_not_at_all(
+    site: Site, haproxy_binary: Path
+) -> None:
+    configure(site)
+    async with backend("one") as port, controller(site, haproxy_binary) as running:
+        site.write_service("web", port)
+        # What would be asked without the routes of the other one.
+        site.write("open", ingress("open", "shop.test", "web", "/"))
+        site.write("shop", shop(path="/admin", whitelist_source_range="192.0.2.1"))
+        await running.answers(site, "shop.test", 403, "/admin")
+        await running.quiet()
+
+        site.write("shop", shop(path="/admin", canary="true", no_such_annotation="x"))
+        assert (await rejected(running, "shop")).has_fallback
+        assert (await site.get("shop.test", "/admin"))[0] == 403
+        assert (await site.get("shop.test", "/"))[0] == 200
+
+        # Another Ingress has the path now: the rules of that one count.
+        since = len(running.events)
+        other = shop(path="/admin", whitelist_source_range="127.0.0.1")
+        other["metadata"]["name"] = "other"
+        site.write("other", other)
+        await running.serves(site, "shop.test", "one", "/admin")
+        assert not (await rejected(running, "shop", since=since)).has_fallback
+        other["metadata"]["annotations"][f"{NGINX}whitelist-source-range"] = "192.0.2.2"
+        site.write("other", other)
+        await running.answers(site, "shop.test", 403, "/admin")
+
+
 def tls_secret(when: str, certificate: trustme.LeafCert, key: trustme.LeafCert, name: str = "late") -> dict[str, Any]:
     """Return a Secret that was created at the time *when*."""
     data = {"tls.crt": certificate.cert_chain_pems[0].bytes(), "tls.key": key.private_key_pem.bytes()}
