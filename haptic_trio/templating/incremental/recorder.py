@@ -222,16 +222,18 @@ class Recorder(Meter):
         trace.attempts += 1
         key, resource = self.fragment or (None, None)
         known, before = self.known_file(path), trace.wants.get((key, path))
-        fault = TemplateFaultError(f"the file {path} is registered twice with different content")
+        is_known = known is not None and is_same_file(known, file)
         # The text for a rejected object registers nothing in the end.
         if not self.is_closing and before is None:
-            trace.wants[key, path] = Want(file, created_of(resource))
+            # Very many fragments may want a large file: they share its text.
+            one = known if known is not None and is_known else self.shared_file(file)
+            trace.wants[key, path] = Want(one, created_of(resource))
         elif not self.is_closing and before is not None and not is_same_file(before.file, file):
-            raise fault
+            raise _registered_twice(path)
         if key is not None and not self.is_closing and self.loses_file(key, path):
-            self.clash = self.clash or with_callers(fault)
+            self.clash = self.clash or with_callers(_registered_twice(path))
             return False
-        if known is not None and is_same_file(known, file):
+        if is_known:
             trace.found[path] = None
             return False
         if known is not None:
@@ -256,6 +258,10 @@ class Recorder(Meter):
         """Whether the path of *file* has another content."""
         known = self.known_file(file.path)
         return known is not None and not is_same_file(known, file)
+
+    def shared_file(self, file: RenderedFile) -> RenderedFile:
+        """Return *file*, or an equal one that is kept anyway."""
+        return file
 
     def loses_file(self, key: FragmentKey, path: str) -> bool:
         """Whether the fragment *key* fails because it wants the file at *path*."""
@@ -315,6 +321,10 @@ class Recorder(Meter):
         self.origins[self._next_origin] = origin
         self.trace.origins.append(self._next_origin)
         return self._next_origin
+
+
+def _registered_twice(path: str) -> TemplateFaultError:
+    return TemplateFaultError(f"the file {path} is registered twice with different content")
 
 
 CURRENT: ContextVar[Recorder] = ContextVar("haptic_trio_recorder")

@@ -219,7 +219,11 @@ class RenderRun(Recorder):
 
     def register(self, file: RenderedFile) -> None:
         """Register *file* at its path, which must be free."""
-        super().register(self.ahead.shared(file) if self.ahead.is_rendering else file)
+        super().register(self.shared_file(file))
+
+    def shared_file(self, file: RenderedFile) -> RenderedFile:
+        """As for any recorder; turns that are rendered ahead share equal files."""
+        return self.ahead.shared(file) if self.ahead.is_rendering else file
 
     @contextmanager
     def rendering_ahead(self) -> Iterator[None]:

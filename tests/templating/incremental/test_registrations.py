@@ -1,5 +1,6 @@
 """A file that very many objects register costs one turn when the first of them comes, goes or changes."""
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -42,6 +43,23 @@ def rendered_by(machine: TakeoverMachine) -> int:
     machine.is_that_of_a_full_render()
     assert machine.rendered is not None
     return machine.rendered.fragments_rendered
+
+
+def test_a_large_file_of_many_objects_is_kept_once() -> None:
+    found = TakeoverMachine()
+    found.compile(
+        ["{% each s in resources.services %}{{ files.file('f', 'x' * 1000000) }}{% endeach %}"], ["", ""], BASE
+    )
+    found.write([service(f"s{number}") for number in range(30)])
+    tracemalloc.start()
+    try:
+        rendered = found.renderer.render_here(found.stores)
+        kept, _peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert len(rendered.texts["general/f"].text) == 1_000_000
+    assert kept < 10_000_000
 
 
 async def test_an_ingress_costs_the_same_however_many_share_its_file() -> None:

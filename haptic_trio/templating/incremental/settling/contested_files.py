@@ -12,7 +12,7 @@ example, is not kept from others by one object that uses its former content. A
 fallback that has to give way is not used at all.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from haptic_trio.templating.incremental.outputs import Fallback, FragmentOutput
@@ -80,8 +80,10 @@ class ContestedFiles:
             if before.get(place) is not want:
                 self._add(place, want)
 
-    def offer(self, key: FragmentKey, outputs: Iterable[FragmentOutput | None]) -> None:
+    def offer(self, key: FragmentKey, outputs: Sequence[FragmentOutput | None]) -> None:
         """Note that the fragment *key* may use any of *outputs* instead of its own; none: it uses its own."""
+        if not outputs and key not in self._fallbacks:
+            return
         found = tuple(output for output in outputs if output is not None and output.files)
         if self._fallbacks.get(key, ()) != found:
             self._settled_for = None
