@@ -29,7 +29,10 @@ class SlowStep(msgspec.Struct, frozen=True, kw_only=True):
 class SlowSteps(trio.abc.Instrument):
     """Measures each step of the tasks whose name begins with *prefix*, and passes slow ones to *report*.
 
-    Costs two readings of a clock for each step. *report* must not block.
+    Costs two readings of the monotonic clock for each step. CPU time, which
+    takes a system call, is read only after slow steps and a few times in
+    *limit*; so the seconds may include a tenth of *limit* from before the
+    step. *report* must not block.
     """
 
     def __init__(self, report: Callable[[SlowStep], None], *, limit: float = LIMIT, prefix: str = _PREFIX) -> None:
@@ -37,17 +40,24 @@ class SlowSteps(trio.abc.Instrument):
         self._limit = limit
         self._prefix = prefix
         self._began = 0.0
+        self._cpu = 0.0
+        self._read_until = 0.0
+        """Until when `_cpu` is recent enough."""
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002  called by position
         """Start the clock."""
-        self._began = time.thread_time()
+        self._began = now = time.monotonic()
+        if now >= self._read_until:
+            self._cpu, self._read_until = time.thread_time(), now + self._limit / 10
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
         """Report the step if it was slow."""
-        seconds = time.thread_time() - self._began
-        if seconds > self._limit and task.name.startswith(self._prefix):
-            name = task.name.removeprefix(_PREFIX)
-            self._report(SlowStep(task=name, place=_place_of(task), seconds=seconds))
+        now = time.monotonic()
+        if now - self._began > self._limit and task.name.startswith(self._prefix):
+            seconds = time.thread_time() - self._cpu
+            if seconds > self._limit:
+                name = task.name.removeprefix(_PREFIX)
+                self._report(SlowStep(task=name, place=_place_of(task), seconds=seconds))
 
 
 def log_slow_steps() -> SlowSteps:
