@@ -11,12 +11,14 @@ at fault; several are offered again one by one, and each is at fault if the
 configuration fails with it. The trial does not track where contents are used,
 so every validation phase can reject a content.
 
-Tenants share contents. An object that reaches a limit with a new content is
+Tenants share contents. If the parser or HAProxy rejects only objects of one
+namespace with a new content, and objects of other namespaces use it as well, it
+is judged again without these objects, once. An object that reaches a limit with a new content is
 quarantined, and the content is used: otherwise a tenant whose namespace has
 just enough room for the former keys of an issuer could keep them for all.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import IntEnum
 
 from haptic_trio.errors import Problem
@@ -54,6 +56,10 @@ class ContentTrial:
         """Fragments that fail with any contents."""
         self._failing: Mapping[FragmentKey, Problem] = {}
         """Fragments that failed in the newest render."""
+        self._users: frozenset[str] | None = None
+        """Namespaces of fragments that changed when the contents were withheld; None before that render."""
+        self._spared: tuple[Content, str] | None = None
+        """The content that was offered again although objects of a namespace are rejected with it; the namespace."""
 
     def failed(self, error: RejectedError) -> None:
         """Handle *error* of a cycle: on return, the configuration should be made again with other contents.
@@ -85,7 +91,9 @@ class ContentTrial:
     def rendered(self, rendered: Rendered) -> bool:
         """Handle the failures in *rendered*; True: render again, with other contents."""
         failing = self._failing = {rejection.key: rejection.problem for rejection in rendered.rejections}
-        blaming = {one.key: one.problem for one in rendered.rejections if not _is_of_tenant(one)}
+        blaming = {
+            one.key: one.problem for one in rendered.rejections if not (_is_of_tenant(one) or self._is_spared(one))
+        }
         broken = {key: problem for key, problem in blaming.items() if key not in self._expected}
         if self._phase is _Phase.NONE:
             offered = self._offered_in(rendered) if broken else {}
@@ -97,6 +105,8 @@ class ContentTrial:
             self._expected = frozenset(failing)
             return False
         if self._phase is not _Phase.RENDER:
+            if self._users is None:
+                self._users = frozenset(key.namespace for key in rendered.changed)
             return self._judge_after_verdict(broken)
         return self._judge_one(broken) if self._candidate is not None else self._judge_all(failing)
 
@@ -126,10 +136,32 @@ class ContentTrial:
             self._expected = frozenset({*self._broken, *failing})
             self._offer_all()
             return True
+        if self._phase is _Phase.CHECK and self._is_used_without(recovered):
+            self._expected = frozenset(failing)
+            (content,) = self._withheld.values()
+            self._spared = content, recovered[0].namespace
+            self._offer_all()
+            return True
         self._expected = frozenset(failing)
         if recovered and self._error is None:
             self._problem = self._broken[recovered[0]]
         return self._succeed()
+
+    def _is_used_without(self, recovered: Collection[FragmentKey]) -> bool:
+        """Whether the only withheld content can be judged without the fragments *recovered*, which are one tenant's."""
+        namespaces = {key.namespace for key in recovered}
+        if self._error is not None or len(self._withheld) != 1 or len(namespaces) != 1 or "" in namespaces:
+            return False
+        (content,) = self._withheld.values()
+        is_second = self._spared is not None and content is self._spared[0]
+        return not is_second and bool((self._users or frozenset()) - namespaces)
+
+    def _is_spared(self, rejection: Rejection) -> bool:
+        """Whether *rejection* says nothing about the contents that are offered now."""
+        if self._spared is None or not rejection.is_verdict:
+            return False
+        spared, namespace = self._spared
+        return rejection.key.namespace == namespace and any(one is spared for one in self._contents.pending().values())
 
     def passed(self, phase: str, contents: Mapping[str, Content]) -> bool:
         """Record that a configuration with *contents* passed *phase*; True: make it again, with other contents."""
@@ -187,6 +219,7 @@ class ContentTrial:
         self._error = None
         self._problem = _UNKNOWN
         self._broken = {}
+        self._users = None
 
 
 def _is_of_tenant(rejection: Rejection) -> bool:

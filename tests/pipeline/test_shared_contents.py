@@ -112,3 +112,32 @@ async def test_a_content_that_haproxy_rejects_is_found_beside_an_object_that_it_
     text = (await bench.made()).text
     assert (text.count("192.0.2.0/25"), text.count("192.0.2.0/24")) == (1, 1)
     assert sorted(name for name, _ in bench.rejected) == ["api", "bad"]
+
+
+async def test_a_tenant_whose_object_haproxy_rejects_with_a_new_content_keeps_it_from_no_other(
+    haproxy_binary: Path,
+) -> None:
+    # A prefix of 32 bits and the last digits of an address: valid with the first content alone.
+    prefix = SHARED.replace(
+        "{{ svc.metadata.network | word }}",
+        "{{ (svc.metadata.network ~ http.fetch('https://lists.example.com/shared').strip()[7:]) | word }}",
+    )
+    bench = ContentBench(haproxy_binary, prefix, {"shared": "10.0.0.1\n"})
+    bench.put(service("web"), tenant(network="192.0.2.1/3"))
+    await bench.made()
+    assert bench.quarantine.count == 0
+    await bench.give(shared="10.0.0.9\n")
+
+    text = (await bench.made()).text
+    assert (text.count("10.0.0.9:80"), text.count("10.0.0.1:80"), bench.rejected) == (1, 1, [])
+    assert [one.ref.namespace for one in bench.quarantine.objects] == ["tenant"]
+    # With objects of two namespaces, the content is at fault.
+    other = tenant(network="192.0.2.1/3", resourceVersion="1")
+    other["metadata"]["namespace"] = "other"
+    bench.put(other, tenant(network="192.0.2.1/3", resourceVersion="2"))
+    await bench.give(shared="10.0.0.1\n")
+    await bench.made()
+    assert bench.quarantine.count == 0
+    await bench.give(shared="10.0.0.9\n")
+    assert (await bench.made()).text.count("10.0.0.1:80") == 3
+    assert [name for name, _ in bench.rejected] == ["shared"]
