@@ -234,8 +234,9 @@ def test_no_folder_shows_more_than_seventeen_modules() -> None:
     assert {folder: count for folder, count in folders.items() if count > 17} == {}
 
 
-def test_files_that_the_architecture_page_names_exist() -> None:
+def test_files_that_the_pages_of_the_code_name_exist() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text().partition("## 3. Where do I look")[2].partition("## 4.")[0]
+    page += (ROOT / "docs" / "extending.md").read_text()
     paths = re.findall(r"`((?:[\w-]+/)+[\w.{},-]+\.(?:py|j2|yaml))`(?:: `([\w.]+)`)?", page)
 
     missing = [path for path, _ in paths if not (PACKAGE / path).exists() and not (ROOT / path).exists()]
