@@ -80,7 +80,7 @@ soak: $(STAMP)  ## make random changes with traffic for MINUTES=5, and write bui
 	@$(if $(VERSION),folder=$$($(BIN)/python -m tests.support.processes.haproxy_versions $(VERSION)) && PATH="$$folder:$$PATH") \
 	  $(BIN)/python -m tests.chaos.soak $(addprefix --minutes ,$(MINUTES)) $(ARGS)
 
-test-deep: $(STAMP)  ## run the property tests with ten times the examples
+test-deep: $(STAMP)  ## run the property tests with twenty times the examples
 	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -o faulthandler_timeout=3600 $(ARGS)
 
 # Long repetitions (`soak`) prove what no version changes: `make test` runs them once.
