@@ -135,7 +135,10 @@ def test_costly_passwords_of_one_namespace_stop_no_deployment_of_others(way: str
     for number in range(COUNT):
         assert (f"h{number}.attacker" in "".join(rendered.files.values())) == (number < 2)
     began = os.times()
-    assert check(tmp_path, rendered.text, rendered.files) == ""
+    # HAProxy 3.4 warns of each password that takes long.
+    warnings = check(tmp_path, rendered.text, rendered.files).splitlines()
+    assert all("milliseconds to verify" in line for line in warnings if "[WARNING]" in line)
+    assert not any("[ALERT]" in line for line in warnings if "zero-warning" not in line)
     ended = os.times()
     # All forty take more than ten. Time on the processor, which may be busy with something else.
     assert ended.children_user - began.children_user < 4
