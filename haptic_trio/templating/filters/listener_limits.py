@@ -14,7 +14,8 @@ _PREFIX: Final = "haptic-trio/"
 _WORD: Final = re.compile(r"(?:([1-9][0-9]{0,4})=)?([0-9a-z]{1,20})").fullmatch
 _MOST_WORDS: Final = 64
 _MOST: Final = 50_000_000
-_MOST_SHOWN: Final = 40
+_LONGEST_SHOWN: Final = 40
+_MOST_UNKNOWN: Final = 10
 
 
 class ListenerLimits(NamedTuple):
@@ -31,7 +32,7 @@ class ListenerLimits(NamedTuple):
     max_body_size: int = 0
     """In bytes."""
     ignored: tuple[str, ...] = ()
-    """Messages about annotations without effect: limits above the administrator's, and unknown names."""
+    """Messages about annotations without effect: limits above the administrator's."""
 
 
 def _time(text: str) -> tuple[int, Emitted]:
@@ -70,11 +71,11 @@ def listener_limits(annotations: Any, port: int, *administrator: Mapping[str, An
     limits = {name: limit for mapping in administrator for name, limit in mapping.items()}
     found: dict[str, Any] = {}
     ignored: list[str] = []
-    for name, value in sorted(under(annotations, _PREFIX).items()):
-        if name not in _READERS:
-            ignored.append(f"{_PREFIX}{name[:_MOST_SHOWN]} is not known{_suggestion(name)}")
+    given = under(annotations, _PREFIX)
+    for name in _READERS:
+        if name not in given:
             continue
-        text = _value_for(name, value, port)
+        text = _value_for(name, given[name], port)
         if text is None or name not in limits:
             continue
         amount, emitted = _read(name, text)
@@ -87,6 +88,16 @@ def listener_limits(annotations: Any, port: int, *administrator: Mapping[str, An
                 " a Gateway can only lower it"
             )
     return ListenerLimits(**found, ignored=tuple(ignored))
+
+
+def unknown_limits(annotations: Any) -> list[str]:
+    """Messages about *annotations* `haptic-trio/…` of a Gateway that `listener_limits` does not know, at most ten."""
+    unknown = sorted(name for name in under(annotations, _PREFIX) if name not in _READERS)
+    shown = unknown[:_MOST_UNKNOWN]
+    found = [f"{_PREFIX}{name[:_LONGEST_SHOWN]} is not known{_suggestion(name)}" for name in shown]
+    if len(unknown) > len(shown):
+        found[-1] += f"; {len(unknown) - len(shown)} more are not known, either"
+    return found
 
 
 def _value_for(name: str, value: Any, port: int) -> str | None:

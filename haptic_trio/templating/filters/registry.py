@@ -23,7 +23,7 @@ from haptic_trio.templating.filters.emit import EmitError, emit, number_text
 from haptic_trio.templating.filters.emitters import EMITTERS
 from haptic_trio.templating.filters.expressions import EXPRESSIONS
 from haptic_trio.templating.filters.external import EXTERNAL
-from haptic_trio.templating.filters.listener_limits import listener_limits
+from haptic_trio.templating.filters.listener_limits import listener_limits, unknown_limits
 from haptic_trio.templating.filters.service_ports import by_port
 from haptic_trio.templating.filters.tcp_services import tcp_services
 from haptic_trio.templating.filters.values import VALUES
@@ -280,6 +280,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "to_int": to_int,
     "tojson": content.to_json,
     "trim": strip,
+    "unknown_limits": unknown_limits,
     "upper": _on_text(str.upper),
     "urlencode": urlencode,
 }

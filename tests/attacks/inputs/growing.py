@@ -76,6 +76,13 @@ def _gateway(number: int, *more: Resource) -> list[Resource]:
     return [TENANT.made("Gateway", "big", spec=spec), *more]
 
 
+def _ports(number: int) -> list[Resource]:
+    listeners = [{"name": f"l{one}", "port": 21_000 + one, "protocol": "HTTP"} for one in range(number)]
+    gateway = TENANT.made("Gateway", "big", spec={"gatewayClassName": "haptic", "listeners": listeners})
+    gateway["metadata"]["annotations"] = {f"haptic-trio/x{one}": "" for one in range(number * 10)}
+    return [gateway]
+
+
 def _canary(number: int, **annotations: str) -> list[Resource]:
     texts = {f"{NGINX}canary": "true", f"{NGINX}canary-weight": "5"}
     texts |= {f"{NGINX}canary-{key.replace('_', '-')}": value for key, value in annotations.items()}
@@ -130,6 +137,7 @@ OBJECTS: dict[str, Callable[[int], list[Resource]]] = {
         _route("GRPCRoute", rules=[{"matches": [{"method": {"service": f"a.S{one}"}} for one in range(n)]}])
     ],
     "listeners of a Gateway": _gateway,
+    "ports and annotations of a Gateway": _ports,
     "listeners with a route to all of them": lambda n: _gateway(n, _route(parentRefs=[{"name": "big1"}])),
     "listeners of a ListenerSet": lambda n: [
         *_gateway(1),

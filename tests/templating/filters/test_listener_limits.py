@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from haptic_trio.templating.filters.emit import EmitError
 from haptic_trio.templating.filters.emitters import microseconds
-from haptic_trio.templating.filters.listener_limits import ListenerLimits, listener_limits
+from haptic_trio.templating.filters.listener_limits import ListenerLimits, listener_limits, unknown_limits
 from haptic_trio.templating.values.text import Emitted
 
 MOST = {"timeout-client": "50s", "max-connections": 100, "rate-limit": 0, "max-body-size": "1m"}
@@ -59,9 +59,16 @@ def test_limit_that_does_not_concern_the_protocol_of_a_port_has_no_effect() -> N
 
 
 def test_unknown_name_is_reported_with_the_one_that_is_meant() -> None:
-    assert limits(max_conections="5").ignored == (
-        "haptic-trio/max-conections is not known; did you mean 'max-connections'?",
-    )
+    annotations = {"haptic-trio/max-conections": "5", "haptic-trio/rate-limit": "5", "other/x": "5"}
+
+    assert unknown_limits(annotations) == ["haptic-trio/max-conections is not known; did you mean 'max-connections'?"]
+
+
+def test_ten_of_many_unknown_names_are_reported() -> None:
+    found = unknown_limits({f"haptic-trio/x{number}": "" for number in range(10, 30)})
+
+    assert found[0] == "haptic-trio/x10 is not known"
+    assert found[9:] == ["haptic-trio/x19 is not known; 10 more are not known, either"]
 
 
 @pytest.mark.parametrize(
