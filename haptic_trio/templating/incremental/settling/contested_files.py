@@ -18,27 +18,15 @@ from typing import Any, TypeAlias
 from haptic_trio.templating.incremental.outputs import Fallback, FragmentOutput
 from haptic_trio.templating.incremental.overall_rounds import created_of
 from haptic_trio.templating.incremental.records import ObjectId, Place, Want, id_of_key
-from haptic_trio.templating.values.paths import RenderedFile
+from haptic_trio.templating.values.paths import FileKind, RenderedFile
 from haptic_trio.templating.values.subjects import FragmentKey, Rejection
 
 Candidates: TypeAlias = Callable[[ObjectId], Iterable[tuple[Fallback, Iterable[FragmentOutput]]]]
 """Returns the usable fallbacks of a quarantined object, the preferred one first, with their outputs."""
 
 
-class _Content:
-    """One of the contents of a path, and how many fragments want it."""
-
-    __slots__ = ("count", "file")
-
-    def __init__(self, file: RenderedFile) -> None:
-        self.file = file
-        self.count = 0
-
-    def copied(self) -> "_Content":
-        """Return the same, which changes by itself."""
-        copy = _Content(self.file)
-        copy.count = self.count
-        return copy
+_Content: TypeAlias = tuple[FileKind, str]
+"""Kind and text of a file. Very many objects may want one path, each with another content: these are looked up."""
 
 
 class ContestedFiles:
@@ -46,7 +34,8 @@ class ContestedFiles:
 
     def __init__(self) -> None:
         self._wants: dict[str, dict[FragmentKey | None, Want]] = {}
-        self._contents: dict[str, list[_Content]] = {}
+        self._contents: dict[str, dict[_Content, int]] = {}
+        """By path: how many fragments want each content."""
         self._contested: set[str] = set()
         """Paths that are wanted with several contents."""
         self._losers: dict[ObjectId, frozenset[str]] = {}
@@ -60,7 +49,7 @@ class ContestedFiles:
         copy = ContestedFiles()
         copy._losers, copy._contested = dict(self._losers), set(self._contested)
         copy._wants = {path: dict(wants) for path, wants in self._wants.items()}
-        copy._contents = {path: [one.copied() for one in contents] for path, contents in self._contents.items()}
+        copy._contents = {path: dict(contents) for path, contents in self._contents.items()}
         return copy
 
     def loses(self, key: FragmentKey, path: str) -> bool:
@@ -95,32 +84,26 @@ class ContestedFiles:
     def _add(self, place: Place, want: Want) -> None:
         key, path = place
         self._wants.setdefault(path, {})[key] = want
-        contents = self._contents.setdefault(path, [])
-        content = next((one for one in contents if is_same_file(one.file, want.file)), None)
-        if content is None:
-            content = _Content(want.file)
-            contents.append(content)
-            if len(contents) > 1:
-                self._contested.add(path)
-        content.count += 1
+        contents, content = self._contents.setdefault(path, {}), _content_of(want.file)
+        contents[content] = contents.get(content, 0) + 1
+        if len(contents) > 1:
+            self._contested.add(path)
         self._note(path)
 
     def _remove(self, place: Place) -> None:
         key, path = place
-        want = self._wants[path].pop(key)
-        contents = self._contents[path]
-        content = next(one for one in contents if is_same_file(one.file, want.file))
-        content.count -= 1
-        if not content.count:
-            contents.remove(content)
+        contents, content = self._contents[path], _content_of(self._wants[path].pop(key).file)
+        self._note(path)
+        contents[content] -= 1
+        if not contents[content]:
+            del contents[content]
             if len(contents) < 2:
                 self._contested.discard(path)
         if not contents:
             del self._contents[path], self._wants[path]
-        self._note(path)
 
     def _note(self, path: str) -> None:
-        if self._fallbacks or path in self._contested or self._losers:
+        if self._fallbacks or path in self._contested:
             self._settled_for = None
 
     def settle(
@@ -152,12 +135,11 @@ class ContestedFiles:
     def _disputed_by_fallbacks(self) -> set[str]:
         """Return the paths of fallbacks that others want with another content, or other fallbacks have."""
         disputed: set[str] = set()
-        first: dict[str, RenderedFile] = {}
+        first: dict[str, _Content] = {}
         for outputs in self._fallbacks.values():
             for file in (file for output in outputs for file in output.files):
-                wanted = self._contents.get(file.path, ())
-                other = first.setdefault(file.path, file)
-                if not is_same_file(other, file) or any(not is_same_file(one.file, file) for one in wanted):
+                content, wanted = _content_of(file), self._contents.get(file.path, {})
+                if first.setdefault(file.path, content) != content or len(wanted) > 1 or wanted.keys() - {content}:
                     disputed.add(file.path)
         return disputed
 
@@ -174,7 +156,7 @@ class _Decision:
         self._wants: dict[ObjectId, dict[str, list[RenderedFile]]] = {}
         self._quarantined: set[ObjectId] = set()
         self._taken: dict[str, RenderedFile] = {}
-        self._in_namespace: dict[tuple[str, str], list[tuple[RenderedFile, set[ObjectId]]]] = {}
+        self._in_namespace: dict[tuple[str, str], dict[_Content, set[ObjectId]]] = {}
         """Contents that objects want which do not fail, by namespace and path, each with these objects."""
 
     def add(self, path: str, wants: Mapping[FragmentKey | None, Want]) -> None:
@@ -191,12 +173,8 @@ class _Decision:
             files = self._wants.setdefault(found, {}).setdefault(path, [])
             if not any(is_same_file(file, one) for one in files):
                 files.append(file)
-            contents = self._in_namespace.setdefault((key.namespace, path), [])
-            wanting = next((wanting for one, wanting in contents if is_same_file(file, one)), None)
-            if wanting is None:
-                contents.append((file, {found}))
-            else:
-                wanting.add(found)
+            contents = self._in_namespace.setdefault((key.namespace, path), {})
+            contents.setdefault(_content_of(file), set()).add(found)
 
     def add_fallbacks(self, fallbacks: Mapping[FragmentKey, Iterable[FragmentOutput]]) -> None:
         """Take objects into account that may use *fallbacks*."""
@@ -240,8 +218,13 @@ class _Decision:
         return taken is not None and not is_same_file(taken, file)
 
     def _gives_way(self, found: ObjectId, file: RenderedFile) -> bool:
-        contents = self._in_namespace.get((found[0], file.path), ())
-        return any(not is_same_file(one, file) and wanting != {found} for one, wanting in contents)
+        contents, content = self._in_namespace.get((found[0], file.path), {}), _content_of(file)
+        # The object itself may want few other contents: the search ends soon.
+        return any(one != content and wanting != {found} for one, wanting in contents.items())
+
+
+def _content_of(file: RenderedFile) -> _Content:
+    return file.kind, file.text
 
 
 def is_same_file(one: RenderedFile, other: RenderedFile) -> bool:

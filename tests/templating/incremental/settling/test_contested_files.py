@@ -11,6 +11,7 @@ from hypothesis.stateful import initialize, invariant, rule
 from haptic_trio.k8s.resource import Resource
 from tests.pipeline.heavy import AUTHORITIES, NONSENSE, SHARED, Bench, authorities, site
 from tests.pipeline.test_incremental import MAPS
+from tests.support.work import Work
 from tests.templating.incremental.test_takeover import BASE, TakeoverMachine
 
 FAILING = "{% if s.spec.n == 3 %}{{ fail('three') }}{% endif %}"
@@ -137,6 +138,30 @@ def test_the_oldest_object_has_the_file_in_whatever_order_they_come(order: tuple
 
     machine.delete([one["metadata"]["name"] for one in machine.stores["services"].list()].index("z"), "Service")
     assert served(machine) == ("middle", ["Service a/a"])
+
+
+def crowded(number: int) -> tuple[int, int]:
+    """Return calls of a render with so many objects that want one file, and of one after a change of another object."""
+    machine = TakeoverMachine()
+    machine.compile([TURNS], ["", ""], BASE)
+    for store in machine.stores.values():
+        store.replace(())
+    crowd = [wanting(f"o{one}", str(one), namespace="y") for one in range(number)]
+    machine.write([*crowd, wanting("other", file="f2")])
+    with Work() as first:
+        machine.renderer.render_here(machine.stores)
+    machine.write([wanting("other", "changed", file="f2")])
+    with Work() as second:
+        machine.renderer.render_here(machine.stores)
+    return first.calls, second.calls
+
+
+def test_objects_that_want_one_file_cost_linear_time_and_hardly_any_in_changes_of_others() -> None:
+    crowded(20)
+    (few, _), (more, _), (most, after) = crowded(40), crowded(80), crowded(120)
+
+    assert most - 2 * more + few <= 0.02 * more, (few, more, most)
+    assert after <= 20 * 120
 
 
 def test_text_outside_of_fragments_has_precedence_over_objects_that_come_first() -> None:
