@@ -99,24 +99,36 @@ def _guards_in(filters: Iterable[Any]) -> Iterator[str]:
 def guards_of(route: Resource) -> list[str]:
     """Return what may guard access to *route*, for the template function `guarded`; empty without such filters.
 
-    A former version has them all if it has each of these filters, for the same match, and all host names: none of
-    them was open then. Whether the filters are allowed does not matter.
+    A former version has them all if it has each of these filters, for the same match, and all host names, and if it
+    left no request unfiltered by an earlier rule with this match, by another backend of the rule, or by any rule where
+    no rule does so now. Whether the filters are allowed does not matter.
     """
     found: set[str] = set()
+    matched: set[str] = set()
+    is_open = False
     for rule in items_of(route, "spec", "rules"):
         names = set(_guards_in(items_of(rule, "filters")))
+        is_open_behind = not names
+        references = items_of(rule, "backendRefs")
         behind = sorted(
             (target_namespace(backend, route), text_of(backend, "name"), text_of(backend, "port"), one)
-            for backend in items_of(rule, "backendRefs")
+            for backend in references
             for one in _guards_in(items_of(backend, "filters"))
         )
         if behind:
             names.add(f"of backends {_digest(behind)}")
-        for match in items_of(rule, "matches") or ({},) if names else ():
-            place = _digest(match)
-            found.update(f"filter {name} for {place}" for name in names)
+            if all(any(True for _ in _guards_in(items_of(backend, "filters"))) for backend in references):
+                names.add(f"of all backends {_digest(behind)}")
+                is_open_behind = False
+        is_open = is_open or is_open_behind
+        places = {_digest(match) for match in items_of(rule, "matches") or ({},)}
+        found.update(f"filter {name} for {place}" for name in names for place in places)
+        found.update(f"filter {name} first for {place}" for name in names for place in places - matched)
+        matched |= places
     if found:
         found.update(f"filters for the host {host}" for host in items_of(route, "spec", "hostnames") or ("*",))
+        if not is_open:
+            found.add("filters of all rules")
     return sorted(found)
 
 

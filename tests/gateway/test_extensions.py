@@ -75,6 +75,7 @@ def test_a_version_of_a_route_lacks_a_guard_if_something_is_filtered_that_was_no
 
     mark, clients = [extension("mark")], [extension("clients")]
     open_route, filtered = route("r", rule("/")), route("r", rule("/"), rule("/a", filters=mark), hostnames=["a.test"])
+    only_a = route("r", rule("/", backendRefs=[{"name": "a", "port": 80, "filters": mark}]))
     lacking = (
         (open_route, filtered),
         (filtered, route("r", rule("/"), rule("/a", filters=[*mark, *clients]), hostnames=["a.test"])),
@@ -82,6 +83,10 @@ def test_a_version_of_a_route_lacks_a_guard_if_something_is_filtered_that_was_no
         (filtered, route("r", rule("/"), rule("/a", filters=mark), hostnames=["a.test", "b.test"])),
         (filtered, route("r", rule("/"), rule("/a", filters=mark))),
         (route("r", behind("a")), route("r", behind("a", "b"))),
+        (route("r", behind("a")), only_a),
+        (route("r", rule("/"), rule("/a"), behind("a")), route("r", rule("/a"), only_a["spec"]["rules"][0])),
+        (filtered, route("r", rule("/a", filters=mark), hostnames=["a.test"])),
+        (route("r", rule("/"), rule("/a"), rule("/a", filters=mark)), route("r", rule("/"), rule("/a", filters=mark))),
         (open_route, route("r", rule("/", filters=[EXTERNAL]))),
         (open_route, route("r", rule("/", backendRefs=[{"name": "a", "port": 80, "filters": [EXTERNAL]}]))),
     )
@@ -90,6 +95,8 @@ def test_a_version_of_a_route_lacks_a_guard_if_something_is_filtered_that_was_no
         (filtered, route("r", rule("/a", filters=mark), rule("/new"), rule("/"), hostnames=["a.test"])),
         (route("r", rule("/a", filters=[*clients, *mark])), route("r", rule("/a", filters=mark))),
         (route("r", behind("a", "b")), route("r", behind("b", "a"))),
+        (only_a, route("r", behind("a"))),
+        (route("r", rule("/a", filters=mark)), route("r", rule("/a"), rule("/a", filters=mark))),
     )
 
     assert guards_of(open_route) == []
