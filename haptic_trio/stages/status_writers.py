@@ -8,7 +8,7 @@ import trio
 
 from haptic_trio.channels import AnyChange, Channels, Latest
 from haptic_trio.config.model import Config
-from haptic_trio.config.templates import MAIN_TEMPLATE
+from haptic_trio.config.templates import MAIN_TEMPLATE, template_set
 from haptic_trio.console.configuration import Source, site_for
 from haptic_trio.console.redaction import Redactor
 from haptic_trio.errors import Problem
@@ -40,7 +40,7 @@ from haptic_trio.status.gateway_versions import follow_versions
 from haptic_trio.status.ingress import Addresses, IngressClaim, IngressStatus
 from haptic_trio.status.node_addresses import follow_nodes
 from haptic_trio.status.object_events import EventWriter
-from haptic_trio.status.published import MOST_BYTES, MOST_FILES, PublishedText, Snapshot
+from haptic_trio.status.published import MOST_BYTES, MOST_FILES, MOST_OMITTED, PublishedText, Snapshot, in_order
 from haptic_trio.status.publisher import INTERVAL, Inputs, Publisher
 from haptic_trio.status.sources import StatusSource
 from haptic_trio.status.writer import StatusWriter, follow_service
@@ -252,12 +252,12 @@ def _take_snapshot(
         return None
     source = Source(config=components.config, stores=components.stores, pipeline=components.pipeline)
     site = site_for(source, rendered, provenance)
-    maps = sorted(path for path, file in site.files.items() if file.kind is FileKind.MAP)
-    paths = [MAIN_TEMPLATE, *maps]
+    maps = (path for path, file in site.files.items() if file.kind is FileKind.MAP)
+    paths = [MAIN_TEMPLATE, *in_order(maps, {output.path for output in template_set(components.config).outputs})]
     return Snapshot(
         generation=generation.id,
         texts=tuple(_take_text(site, path) for path in paths[:MOST_FILES]),
-        omitted=tuple(paths[MOST_FILES:]),
+        omitted=tuple(paths[MOST_FILES : MOST_FILES + MOST_OMITTED]),
     )
 
 

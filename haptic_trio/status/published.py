@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +16,8 @@ FILES: Final = ResourceType(API_VERSION, "publishedfiles")
 MOST_BYTES: Final = 256 * 1024
 """Limit on the text in one object. etcd accepts objects of about 1.5 MiB."""
 MOST_FILES: Final = 64
+MOST_OMITTED: Final = 1000
+"""Limit on the paths of omitted files: a map of each of very many objects would fill the object."""
 MOST_INSTANCES: Final = 100
 MOST_CHARACTERS: Final = 1000
 """Limit on one message about an instance."""
@@ -46,7 +48,16 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     texts: tuple[PublishedText, ...]
     """haproxy.cfg first, then maps."""
     omitted: tuple[str, ...] = ()
-    """Paths of further files beyond `MOST_FILES`."""
+    """Paths of further files beyond `MOST_FILES`, at most `MOST_OMITTED`."""
+
+
+def in_order(maps: Iterable[str], outputs: Collection[str]) -> list[str]:
+    """Return the paths *maps* in the order of their publication.
+
+    Those of templates, *outputs*, come first: objects of a tenant may add
+    very many others, such as one for each list of API keys.
+    """
+    return sorted(maps, key=lambda path: (path not in outputs, path))
 
 
 def file_name(owner: str, path: str) -> str:

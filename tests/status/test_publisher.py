@@ -25,11 +25,13 @@ from haptic_trio.status.published import (
     MOST_CHARACTERS,
     MOST_FILES,
     MOST_INSTANCES,
+    MOST_OMITTED,
     PublishedText,
     Snapshot,
     configuration_of,
     file_name,
     files_of,
+    in_order,
     status_of,
 )
 from haptic_trio.status.publisher import Inputs, Publisher
@@ -284,15 +286,24 @@ def test_names_of_objects_are_valid_and_one_for_each_path() -> None:
         assert name == name.lower()
 
 
+def test_maps_of_objects_push_no_map_of_a_template_out() -> None:
+    own = {"maps/path-prefix.map", "maps/host.map"}
+    maps = [f"maps/api-keys-{number:02}.map" for number in range(MOST_FILES)]
+
+    assert in_order([*maps, *own], own) == ["maps/host.map", "maps/path-prefix.map", *maps]
+
+
 def test_objects_stay_below_the_limits_of_etcd() -> None:
     texts = tuple(text(f"maps/{'n' * 200}-{number}.map", "ä" * (MOST_BYTES // 2)) for number in range(MOST_FILES))
-    big = Snapshot(generation="g" * 40, texts=texts, omitted=tuple(f"maps/{'n' * 200}-{n}.map" for n in range(100)))
+    big = Snapshot(
+        generation="g" * 40, texts=texts, omitted=tuple(f"maps/{'n' * 200}-{n}.map" for n in range(MOST_OMITTED))
+    )
     error = InstanceState(wanted="g" * 40, held=("ä" * 5000,) * 100, error="ä" * 5000)
     many = status_of(NAMESPACE, NAME, {f"i{n}": error for n in range(500)}, [f"i{n}" for n in range(500)])
 
     objects = [configuration_of(NAMESPACE, NAME, big), *files_of(NAMESPACE, NAME, "u", big)]
 
-    assert max(len(msgspec.json.encode(one)) for one in objects) < 300 * 1024
+    assert max(len(msgspec.json.encode(one)) for one in objects) < 400 * 1024
     assert many["status"]["omittedInstances"] == 500 - MOST_INSTANCES
     assert len(msgspec.json.encode(many)) < 1400 * 1024
 
