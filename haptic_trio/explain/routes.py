@@ -23,7 +23,7 @@ _MOST_OTHERS: Final = 20
 _MOST_ENTRIES: Final = 200
 _HOST_REJECTED: Final = "a host with `|` or `*` is rejected before the lookup"
 _PATH_REJECTED: Final = "the path is rejected: it cannot be decoded, or it leaves the root after decoding"
-_AMBIGUOUS: Final = "the path is rejected: it is ambiguous, and its two readings lead to different backends"
+_AMBIGUOUS: Final = "the path is rejected: it is ambiguous, and its readings lead to different backends"
 _GAP: Final = "the host belongs to one namespace, which does not have the path (setting hostOwnership)"
 _RULES: Final = "rules of frontends, such as redirects or denials, apply before the lookup and are not shown"
 
@@ -178,11 +178,12 @@ def explain_route(site: Site, given: str, path: str) -> RouteAnswer:
 
 
 def _is_ambiguous(routing: Routing, read: Readings, lookup: MapLookup) -> bool:
-    """Whether the literal path has another backend than *lookup*, in the same scope."""
+    """Whether another reading of the path may have another backend than *lookup*, in the same scope."""
     if read.literal == read.separated or lookup.matches[0].value == NO_PATH:
         return False
-    literal = routing.maps[PREFIX].prefixes(f"{lookup.key.partition('|')[0]}|{read.literal}/")
-    return not literal or literal[0].value != lookup.matches[0].value
+    scope = lookup.key.partition("|")[0]
+    found = (routing.maps[PREFIX].prefixes(f"{scope}|{beginning}") for beginning in read.beginnings())
+    return any(not entries or entries[0].value != lookup.matches[0].value for entries in found)
 
 
 def routes_to(site: Site, backend: str) -> Iterator[Entry]:

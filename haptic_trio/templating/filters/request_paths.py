@@ -1,9 +1,10 @@
 """Normalised request paths: keys of the path maps, spelled as the snippet `request-path` makes HAProxy spell them.
 
-A path has two readings where it holds characters that only some applications
-take for separators: `%2F`, a backslash, `;`, an encoded `?` or `#`, and a dot
-or a blank at the end of a segment. HAProxy rejects a request whose two readings
-lead to different backends, and a rule whose own path has two would never apply.
+A path has several readings where it holds characters that only some
+applications take for separators: `%2F`, a backslash, `;`, an encoded `?` or
+`#`, and a dot or a blank at the end of a segment. HAProxy rejects a request
+whose readings lead to different backends, and a rule whose own path has several
+would never apply.
 """
 
 import re
@@ -16,12 +17,15 @@ from haptic_trio.templating.values.text import Emitted
 
 LONGEST: Final = 4096
 """Characters of a path that is not ordinary, at most."""
+SEGMENTS: Final = 8
+"""Segments after the first character that may be taken for a separator, of which each is compared with the routes."""
 
 _NOT_ORDINARY: Final = re.compile(r"[^!-$&-:<-[\]-~]|//|\.(?:/|\Z)")
 _ESCAPE: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
 _KEPT: Final = b"%/\\;?# "
 _SEPARATOR: Final = re.compile(r"%(?:2F|5C|3B|3F|23)|[\\;]", re.IGNORECASE)
 _PADDED: Final = re.compile(r"(?:\.|%20)(?=/|\Z)", re.IGNORECASE)
+_FIRST_SEPARATOR: Final = re.compile(rf"{_SEPARATOR.pattern}|(?<=[^/.])(?<!%20)(?:\.|%20)++(?=/|\Z)", re.IGNORECASE)
 
 # As in request-path.j2, on bytes: what a request is rewritten by, and how its path is read.
 _REWRITES: Final = (
@@ -41,6 +45,7 @@ _READINGS: Final = (
 _UNREADABLE: Final = re.compile(
     rb"[^!-~\x80-\xff]|[\xc0\xc1][\x80-\xbf]|\xe0[\x80-\x9f]|\xf0[\x80-\x8f]|%(?!20|23|25|2F|3B|3F|5C)", re.IGNORECASE
 )
+_SEPARATOR_IN_PARAMETER: Final = re.compile(rb"(?:;|%3B)[^/]*(?:%2F|%5C|\\)", re.IGNORECASE)
 _DOTS: Final = re.compile(rb"/(?:[.]|%20)++(?:/|\Z)")
 
 
@@ -91,6 +96,19 @@ class Readings(NamedTuple):
     separated: str
     """The path that rules and routes compare with."""
 
+    def beginnings(self) -> list[str]:
+        """Return prefixes that must have one route, since an application may take only some characters for separators.
+
+        Each ends in `/`. They are the literal path, and what is common to both paths with one to eight more segments.
+        """
+        first = _FIRST_SEPARATOR.split(self.literal, maxsplit=1)[0]
+        clean = first[: first.rindex("/") + 1]
+        rest = f"{self.separated}/"[len(clean) :].split("/")[:-1]
+        return [
+            f"{self.literal}/",
+            *(clean + "".join(f"{segment}/" for segment in rest[:count]) for count in range(1, SEGMENTS + 1)),
+        ]
+
 
 def readings(path: str) -> Readings | None:
     """Return how HAProxy reads the *path* of a request; None if it rejects it."""
@@ -101,7 +119,7 @@ def readings(path: str) -> Readings | None:
         text = pattern.sub(replacement, text)
     text = _unescaped(_PROTECTED.sub(rb"%25\1", _without_dots(text)))
     literal = re.sub(b"//+", b"/", text)
-    if _UNREADABLE.search(literal):
+    if _UNREADABLE.search(literal) or _SEPARATOR_IN_PARAMETER.search(literal):
         return None
     for pattern, replacement in _READINGS:
         text = pattern.sub(replacement, text)

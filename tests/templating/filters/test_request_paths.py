@@ -55,6 +55,8 @@ def test_paths_of_routes_that_no_request_is_routed_by_are_known() -> None:
         ("//a/./b/../%63", ("/a/c", "/a/c")),
         ("/a%2fb;c/d.", ("/a%2fb;c/d.", "/a/b/d")),
         ("/a%2f../b", ("/a%2f../b", None)),
+        ("/a;b%2fc", None),
+        ("/a;b/c\\d", ("/a;b/c\\d", "/a/c/d")),
         ("/a%zz", None),
         ("/a%00", None),
         ("a", None),
@@ -62,6 +64,22 @@ def test_paths_of_routes_that_no_request_is_routed_by_are_known() -> None:
 )
 def test_requests_are_read_literally_and_with_all_separators(path: str, read: tuple[str, str | None] | None) -> None:
     assert readings(path) == (None if read is None or read[1] is None else Readings(read[0], read[1]))
+
+
+@pytest.mark.parametrize(
+    ("path", "beginnings"),
+    [
+        ("/a/b;c/d", ["/a/b;c/d/", "/a/b/", "/a/b/d/"]),
+        ("/a..%20b/c%2Fd/e", ["/a..%20b/c%2Fd/e/", "/a..%20b/c/", "/a..%20b/c/d/", "/a..%20b/c/d/e/"]),
+        ("/a../b", ["/a../b/", "/a/", "/a/b/"]),
+    ],
+)
+def test_beginnings_are_what_an_application_may_read_that_takes_some_characters_for_separators(
+    path: str, beginnings: list[str]
+) -> None:
+    read = readings(path)
+    assert read is not None
+    assert list(dict.fromkeys(read.beginnings())) == beginnings
 
 
 @given(PATHS)

@@ -1,0 +1,75 @@
+"""Paths with characters that only some applications take for separators: no mix of them passes a rule for a path."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.filters.test_filters import leading_to
+from tests.gateway.objects import gateway, route
+from tests.gateway.objects import rule as route_rule
+from tests.gateway.serving import served
+from tests.libraries.conftest import Cluster
+from tests.libraries.requests.test_paths import LIBRARIES, RULES, at, echoing, servers
+from tests.support.kubernetes import ingress, path, rule
+from tests.support.processes.ports import free_port
+from tests.support.traffic.raw import exchange
+
+pytestmark = pytest.mark.haproxy
+
+CLOSED = {
+    "nested": (
+        *("/admin;%2Fpub", "/admin;\\pub", "/%2Fadmin/pub;x", "/%2Fadmin/pub%3Fx", "/\\admin/pub.", "/;/admin%2Fpub"),
+        *("/;%2F%3F/admin/pub", "/z/../%2F/a/b/c/d/e/f/g/h;x", "/%2Fa/b/c/d/e/f/g/h;x", "/a/b;/c/d/e/f/g/h%2Fx"),
+    ),
+    "exact": ("/admin;%2Fx", "/admin;x%5c", "/x;%2F%3F/admin", "/%2Fadmin;x", "/admin%3F;x%2Fy"),
+}
+OPEN = (
+    "/group%2Fname",
+    "/admin/pub/a%2Fb;v=1/c.",
+    "/url/https%3A%2F%2Fa.test%2F%3Fb%2Fc%2Fd%2Fe%2Ff%2Fg%2Fh",
+    "/x;v=1/",
+)
+DEEP = "/a/b/c/d/e/f/g"
+"""A closed path with an open one below it, of eight segments."""
+
+
+def test_no_mix_of_separators_passes_a_rule_for_a_path_between_open_ones(cluster: Cluster) -> None:
+    guard = RULES["nginx-allow"]
+    with echoing("open") as open_port, echoing("closed") as closed_port:
+        opened = [path("/", "open"), path("/admin/pub", "open"), path(f"{DEEP}/h", "open")]
+        closed = [path("/admin", "closed"), path(DEEP, "closed")]
+        cluster.serve(
+            ingress("open", rule(at("nested"), *opened)),
+            ingress("closed", rule(at("nested"), *closed), annotations=guard),
+            ingress("open-2", rule(at("exact"), path("/", "open"))),
+            ingress("closed-2", rule(at("exact"), path("/admin", "closed", kind="Exact")), annotations=guard),
+            *servers(("open", open_port), ("closed", closed_port)),
+            libraries=LIBRARIES,
+        )
+        for name, spellings in CLOSED.items():
+            for spelling in spellings:
+                answer = exchange(cluster.http_port, f"GET {spelling} HTTP/1.1", f"Host: {at(name)}")
+                assert answer.status == 400, (name, spelling)
+        for spelling in OPEN:
+            answer = exchange(cluster.http_port, f"GET {spelling} HTTP/1.1", f"Host: {at('nested')}")
+            assert (answer.status, answer.body) == (200, f"open {spelling}")
+
+
+def test_no_mix_of_separators_passes_the_rule_of_a_route_between_open_ones(tmp_path: Path) -> None:
+    port = free_port()
+    away = [{"type": "RequestRedirect", "requestRedirect": {"hostname": "login.example.com", "statusCode": 302}}]
+    closed = {
+        "matches": [{"path": {"type": "PathPrefix", "value": value}} for value in ("/admin", DEEP)],
+        "filters": away,
+    }
+    with echoing("open") as open_port:
+        objects = [
+            gateway("gw", {"name": "web", "port": port, "protocol": "HTTP"}),
+            *leading_to("open", open_port),
+            route("web", route_rule("/", "/admin/pub", f"{DEEP}/h", to="open"), closed),
+        ]
+        with served(tmp_path, port, *objects):
+            for spelling in CLOSED["nested"]:
+                assert exchange(port, f"GET {spelling} HTTP/1.1", "Host: web.test").status == 400, spelling
+            for spelling in OPEN:
+                assert exchange(port, f"GET {spelling} HTTP/1.1", "Host: web.test").body == f"open {spelling}"
