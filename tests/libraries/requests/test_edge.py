@@ -63,6 +63,24 @@ def test_the_address_that_a_proxy_sends_applies_to_one_request_only(cluster: Clu
     assert statuses == [403, 200, 200, 403]
 
 
+@pytest.mark.parametrize(
+    ("header", "appended", "written"),
+    [
+        ("X-Forwarded-For", "198.51.100.7", ['"', 'x"y', '\\"', '", "']),
+        ("Forwarded", "for=198.51.100.7", ['for="', '"', 'for=x;by="y', 'for="\\"', 'for="a", for="b']),
+        ("Forwarded", 'for="[2001:db8::7]:4000";proto=https', ['for="', 'for=192.0.2.1, "']),
+    ],
+)
+def test_no_client_hides_the_address_that_a_proxy_appends(
+    cluster: Cluster, header: str, appended: str, written: list[str]
+) -> None:
+    denied = ["198.51.100.7", "2001:db8::7"]
+    with edge(cluster, trustedProxies=["127.0.0.0/8"], deniedSources=denied, clientAddressHeader=header):
+        for value in ("for=192.0.2.1" if header == "Forwarded" else "192.0.2.1", *written):
+            assert ask(cluster.http_port, HOST, headers={header: f"{value}, {appended}"}).status == 403, value
+        assert ask(cluster.http_port, HOST, headers={header: appended.replace("7", "8")}).status == 200
+
+
 def test_each_request_has_an_identifier_that_client_and_server_learn(cluster: Cluster) -> None:
     with edge(cluster, requestIdHeader="X-Request-ID"):
         first, second = (ask(cluster.http_port, HOST, headers={"X-Request-ID": "mine"}) for _ in range(2))
