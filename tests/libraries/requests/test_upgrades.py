@@ -74,6 +74,9 @@ UPGRADES: list[Any] = [
     *(["Upgrade: " + one] for one in ("foo, h2c", "h2c,foo", "foo , TLS/1.2", "websocket, HTTP/2.0")),
     ["Upgrade: foo", "Upgrade: h2c"],
     ["Upgrade: foo", "Upgrade: TLS/1.0"],
+    # A comma in quotes separates nothing for HAProxy.
+    ['Upgrade: ", h2c'],
+    ['Upgrade: "foo,HTTP/2.0'],
 ]
 
 
