@@ -188,6 +188,7 @@ def test_two_credentials_are_ambiguous(cluster: Cluster) -> None:
         bearer, other = ("Authorization", f"Bearer {good}"), ("Authorization", "Bearer x")
         assert status(bearer, ("X-API-Key", key)) == 200
         assert status(bearer, other, ("X-API-Key", key)) == 401
+        assert status(("Authorization", f"Bearer {good}, Bearer x"), ("X-API-Key", key)) == 401
         assert status(bearer, ("X-API-Key", key), ("X-API-Key", "x")) == 401
         assert status(bearer) == 401
         assert status(("X-API-Key", key)) == 401

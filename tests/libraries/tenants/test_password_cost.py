@@ -22,6 +22,7 @@ from tests.libraries.conftest import Cluster
 from tests.support.components.rendering import KINDS, Rendered, library_config, render
 from tests.support.kubernetes import ingress, path, rule, service
 from tests.support.traffic.proxy import check
+from tests.support.traffic.raw import exchange
 from tests.support.traffic.servers import ask
 
 NGINX = "nginx.ingress.kubernetes.io/"
@@ -115,6 +116,18 @@ def test_a_password_of_a_request_that_takes_long_to_hash_is_not_hashed(
     # Without an endpoint, what is admitted is answered with 503.
     assert answer({"Authorization": f"Basic {credentials}"}) == status
     assert answer({"Authorization": "Basic dTA6YQ=="}) == answer({"Authorization": "Bearer a"}) == answer({}) == 401
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize("way", WAYS)
+def test_credentials_beside_the_ones_that_are_verified_are_wrong(cluster: Cluster, way: str) -> None:
+    cluster.serve(*protected("own", way, 1, 1, f"$6$rounds=1000$abcdefgh${HASHES[72]}"), libraries=LIBRARIES)
+    good = f"Authorization: Basic {base64.b64encode(b'u0:' + b'a' * 72).decode()}"
+    other = "Basic YWRtaW46YQ=="
+    for lines in ([good, f"Authorization: {other}"], [f"{good}, {other}"], [f"{good},{other}"]):
+        request = ["GET / HTTP/1.1", "Host: h0.own.example.com"]
+        assert exchange(cluster.http_port, *request, good).status == 503
+        assert exchange(cluster.http_port, *request, *lines).status == 401, lines
 
 
 @pytest.mark.haproxy
