@@ -275,9 +275,10 @@ class WatchedResource(_Model, frozen=True):
     """Lower-case plural, such as `ingresses`."""
     index_by: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = ("metadata.namespace", "metadata.name")
     """JSONPaths whose values are the look-up keys, most significant first. One may yield several values.
-    `ingress_hosts()` stands for the hosts that an Ingress serves, `listener_set_gateway()` for the
-    namespace and name of the Gateway that a ListenerSet is for, with `/` between them, and the names
-    that begin with `route_` for fields of routes that the library `gateway` finds them by."""
+    `ingress_hosts()` stands for the hosts that an Ingress serves, `ingress_paths()` for `<host>|<path>` of
+    each of its rules with a host, with `=` before an Exact path, `listener_set_gateway()` for the namespace
+    and name of the Gateway that a ListenerSet is for, with `/` between them, and the names that begin with
+    `route_` for fields of routes that the library `gateway` finds them by."""
     label_selector: str = ""
     """Only objects with these labels, in Kubernetes' syntax: `app=web,tier in (a, b)`."""
     field_selector: str = ""

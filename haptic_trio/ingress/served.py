@@ -16,6 +16,8 @@ ANY: Final = "*"
 """Stands for every host."""
 HOSTS_INDEX: Final = "ingress_hosts()"
 """In `indexBy`: the hosts that an Ingress serves, and `.` and the domain for those that a wildcard would cover."""
+PATHS_INDEX: Final = "ingress_paths()"
+"""In `indexBy`: `<host>|<path>` for each path of a rule with a host, with `=` before the path of an Exact one."""
 PATTERN_TAILS: Final[Mapping[str, str]] = {
     "(/|$)(.*)": "(/|$)(.*)$",
     "/?(.*)": "/?(.*)$",
@@ -266,8 +268,20 @@ def _hosts_in(ingress: Any) -> list[str]:
     return [*known, *dict.fromkeys(wildcard_of(host)[1:] for host in known if wildcard_of(host))]
 
 
+def _paths_in(ingress: Any) -> list[str]:
+    """Return the paths of the rules of *ingress* that have a host, as they are written."""
+    found = (
+        f"{text_of(rule, 'host')}|{'=' if text_of(one, 'pathType') == 'Exact' else ''}{text_of(one, 'path') or '/'}"
+        for rule in items_of(ingress, "spec", "rules")
+        if text_of(rule, "host")
+        for one in items_of(rule, "http", "paths")
+    )
+    return [*dict.fromkeys(found)]
+
+
 COMPUTED_KEYS: Final[Mapping[str, Path]] = {
     HOSTS_INDEX: Path(HOSTS_INDEX, None, _hosts_in),
+    PATHS_INDEX: Path(PATHS_INDEX, None, _paths_in),
     PARENT_INDEX: Path(PARENT_INDEX, None, gateway_in),
     **ROUTE_KEYS,
 }

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from haptic_trio.ingress.classes import OwnClasses
 from haptic_trio.ingress.owners import Claimant, Exclusions, Owners, exclusions_of, owners_of
-from haptic_trio.ingress.served import COMPUTED_KEYS, HOSTS_INDEX, Vendors, normal_path, partner_of
+from haptic_trio.ingress.served import COMPUTED_KEYS, HOSTS_INDEX, PATHS_INDEX, Vendors, normal_path, partner_of
 from haptic_trio.k8s.index import KeySchema
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Store
@@ -157,3 +157,15 @@ def test_an_ingress_is_found_by_each_host_that_it_serves() -> None:
     assert {".example.com", ".org", ".example.net"} <= keys
     assert COMPUTED_KEYS[HOSTS_INDEX].find({}) == []
     assert [partner_of(host) for host in ("www.a.b", "A.b")] == ["a.b", "www.a.b"]
+
+
+def test_an_ingress_is_found_by_each_path_of_its_hosts() -> None:
+    one = ingress(
+        "one",
+        rule("a.test", path("/", "web"), path("/b", "web", kind="Exact"), path("/", "web")),
+        rule("b.test", {"backend": {}}),
+        {"http": {"paths": [path("/", "web")]}},
+    )
+
+    assert {key for (key,) in KeySchema([PATHS_INDEX]).prefixes(one)} == {"a.test|/", "a.test|=/b", "b.test|/"}
+    assert COMPUTED_KEYS[PATHS_INDEX].find({}) == []

@@ -25,7 +25,7 @@ RESTRICTED = {"nginx.ingress.kubernetes.io/whitelist-source-range": "10.0.0.0/8"
 NONSENSE = {"nginx.ingress.kubernetes.io/proxy-read-timeout": "nonsense"}
 BROKEN = {"nginx.ingress.kubernetes.io/whitelist-source-range": "nonsense"}
 STORES = {
-    "Ingress": ("ingresses", "ingressesByHost", "ingressesByService", "ingressesByTlsSecret", "nginxIngressesByHost"),
+    "Ingress": ("ingresses", "ingressesByHost", "ingressesByService", "ingressesByTlsSecret", "nginxIngressesByPath"),
     "Service": ("services",),
     "EndpointSlice": ("endpointSlices",),
     "IngressClass": ("ingressClasses",),

@@ -174,3 +174,17 @@ def test_a_pattern_that_could_take_long_is_rejected(cluster: Cluster, pattern: s
     rendered = cluster.render(main, canary, libraries=LIBRARIES)
 
     assert list(rendered.rejected) == ["Ingress default/a-canary"]
+
+
+def test_canaries_of_a_path_that_very_many_ingresses_have_are_rejected(cluster: Cluster) -> None:
+    mains = [ingress(f"m{number:02}", rule("a.example.com", path("/", "web"))) for number in range(49)]
+    one, two = (
+        ingress(name, rule("a.example.com", path("/", "next")), annotations={f"{NGINX}/canary": "true"})
+        for name in ("one", "two")
+    )
+
+    assert not cluster.render(*mains, one, libraries=LIBRARIES).rejected
+    rejected = cluster.render(*mains, one, two, libraries=LIBRARIES).rejected
+    assert rejected
+    for reason in rejected.values():
+        assert reason == "more than 50 Ingresses of the namespace have the host and path a.example.com|/ of this canary"

@@ -34,6 +34,15 @@ def port_of(number: int) -> dict[str, Any]:
     return {"name": f"p{number}", "port": 8000 + number, "protocol": "TCP"}
 
 
+def many_canaries(size: int) -> Iterator[Resource]:
+    """As many pairs of Ingresses for one host, each with a path of its own."""
+    for number in range(size):
+        name, own = f"m{number:03}", path(f"/{number}", "web")
+        yield ingress(name, rule(HOST, own))
+        yield ingress(f"{name}-canary", rule(HOST, own), annotations={f"{NGINX}/canary": "true"})
+    yield service("web")
+
+
 def many_ports(size: int) -> Resource:
     return service("web", *map(port_of, range(size)))
 
@@ -108,6 +117,7 @@ def passthrough(size: int) -> Iterator[Resource]:
 
 SHAPES: dict[str, Callable[[int], Iterable[Resource]]] = {
     "canary pairs": canaries,
+    "canaries of a host": many_canaries,
     "own backends": lambda size: own_backends(size, NGINX, proxy_body_size="1m"),
     "rewritten paths": lambda size: own_backends(size, NGINX, rewrite_target="/x"),
     "rewritten paths of HAProxy Ingress": lambda size: own_backends(size, OTHER, rewrite_target="/x"),
