@@ -26,6 +26,7 @@ SIZES: Final = {
     "certificates of a listener": 500,
     "certificates of a ListenerSet": 200,
     "listeners with certificates": 60,
+    "ports and annotations of a Gateway": 32,
     "ports with authorities of clients": 9,
     "rewrites": 30,
 }
