@@ -170,6 +170,16 @@ def test_a_claim_with_a_control_character_sets_no_header(cluster: Cluster, escap
 
 
 @pytest.mark.haproxy
+def test_a_control_character_behind_a_long_text_of_a_claim_sets_no_header(cluster: Cluster) -> None:
+    payload = json.dumps(CLAIMS).replace("joe", " " * 5600 + r"\r\nX-Admin: yes").encode()
+    with site(cluster, {**GIVEN, "jwt-claims-to-headers": "X-User=sub"}, KEYS):
+        answer = send(cluster, token("RS256", by_rsa(RSA_KEY), payload))
+
+        assert answer.status == 401 or "x-user" not in answer.body
+        assert "x-admin" not in answer.body
+
+
+@pytest.mark.haproxy
 def test_two_credentials_are_ambiguous(cluster: Cluster) -> None:
     given = {**GIVEN, "api-key-secret": "clients"}
     good, key = token("RS256", by_rsa(RSA_KEY)), "0123456789abcdef"
