@@ -4,7 +4,7 @@ import http.client
 import socket
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 import pytest
@@ -145,6 +145,39 @@ def test_who_is_not_allowed_to_connect_does_not_get_through(cluster: Cluster) ->
 
         with pytest.raises((ssl.SSLError, OSError)):
             ask_over_tls(cluster, "nginx.example.com")
+
+
+@pytest.mark.haproxy
+def test_each_connection_of_a_client_counts_once_whoever_ends_it(cluster: Cluster) -> None:
+    with serving("web") as running, ending_tls() as port:
+        cluster.serve(
+            passing("nginx"),
+            ingress("web", rule("web.example.com", path("/", "web")), tls=[{"secretName": "site"}]),
+            service("web"),
+            endpoint_slice("web", endpoint("127.0.0.1"), ports=running["web"]),
+            service("own"),
+            endpoint_slice("own", endpoint("127.0.0.1"), ports=port),
+            certificate("web.example.com"),
+            libraries=LIBRARIES,
+            passthroughPort=free_port(),
+            connectionsPerClient=2,
+        )
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+
+        for number, host in enumerate(("nginx.example.com", "web.example.com"), start=2):
+            with ExitStack() as stack:
+
+                def connect(host: str = host, source: str = f"127.0.0.{number}", stack: ExitStack = stack) -> None:
+                    plain = stack.enter_context(
+                        socket.create_connection(("127.0.0.1", cluster.https_port), 5, (source, 0))
+                    )
+                    stack.enter_context(context.wrap_socket(plain, server_hostname=host))
+
+                connect()
+                connect()
+                with pytest.raises((ssl.SSLError, OSError)):
+                    connect()
 
 
 def rendered(*objects: Resource) -> Rendered:
