@@ -1,9 +1,10 @@
 """Requests that another server decides on, on a real HAProxy with a real server: what goes on, and what never does."""
 
+import http.client
 import socket
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import ClassVar
 
 import pytest
@@ -18,7 +19,7 @@ from tests.libraries.conftest import Cluster
 from tests.support.components.rendering import Rendered, render
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
 from tests.support.processes.ports import free_port
-from tests.support.traffic.servers import Answer, QuietHandler, answering, ask, serving
+from tests.support.traffic.servers import PATIENCE, Answer, QuietHandler, answering, ask, serving
 
 LIBRARIES = ("base", "ssl", "ingress", "nginx-annotations", "haproxy-ingress-annotations")
 NGINX, HI = "nginx.ingress.kubernetes.io/", "haproxy-ingress.github.io/"
@@ -141,6 +142,32 @@ def test_a_server_decides_what_goes_on_and_what_the_endpoint_learns(cluster: Clu
         assert _Decider.asked[-1][2]["x-abc"] == "1"
         assert "x-bcd" not in _Decider.asked[-1][2]
         assert ask_for(cluster, "all", 401).headers["x-other"] == "other"
+
+
+@pytest.mark.haproxy
+def test_several_credentials_in_one_request_are_not_sent_to_the_server(cluster: Cluster) -> None:
+    with serving("web") as running, deciding() as decider:
+        cluster.serve(
+            checked("a", {"auth-url": URL}),
+            checked("b", {"auth-url": "svc://auth:4180"}, HI),
+            *servers(running["web"], decider),
+            libraries=LIBRARIES,
+        )
+
+        for name in ("a", "b"):
+            with closing(http.client.HTTPConnection("127.0.0.1", cluster.http_port, timeout=PATIENCE)) as connection:
+                connection.putrequest("GET", "/", skip_host=True)
+                for header in (
+                    ("Host", f"{name}.example.com"),
+                    ("X-Verdict", "200"),
+                    ("Authorization", "Basic a"),
+                    ("Authorization", "Basic b"),
+                ):
+                    connection.putheader(*header)
+                connection.endheaders()
+                assert connection.getresponse().status == 400
+        assert _Decider.asked == []
+        assert ask_for(cluster, "a", 200, Authorization="Digest username=joe, uri=/").status == 200
 
 
 @pytest.mark.haproxy
