@@ -182,8 +182,13 @@ def _is_ambiguous(routing: Routing, read: Readings, lookup: MapLookup) -> bool:
     if read.literal == read.separated or lookup.matches[0].value == NO_PATH:
         return False
     scope = lookup.key.partition("|")[0]
-    found = (routing.maps[PREFIX].prefixes(f"{scope}|{beginning}") for beginning in read.beginnings())
-    return any(not entries or entries[0].value != lookup.matches[0].value for entries in found)
+    backend = lookup.matches[0].value
+    for beginning in read.beginnings():
+        found = routing.maps[PREFIX].prefixes(f"{scope}|{beginning}")
+        others = routing.maps[EXACT].exact(f"{scope}|{beginning.rstrip('/')}")
+        if not found or found[0].value != backend or (others and others[0].value != backend):
+            return True
+    return False
 
 
 def routes_to(site: Site, backend: str) -> Iterator[Entry]:

@@ -53,6 +53,7 @@ SPELLINGS = (
     "/%61/b",
     "/a;x",
     "/a/b;x",
+    "/a/b;/x",
     "/c%2fx",
     "/c/%5cx",
     "/a%zz",

@@ -21,7 +21,11 @@ CLOSED = {
         *("/admin;%2Fpub", "/admin;\\pub", "/%2Fadmin/pub;x", "/%2Fadmin/pub%3Fx", "/\\admin/pub.", "/;/admin%2Fpub"),
         *("/;%2F%3F/admin/pub", "/z/../%2F/a/b/c/d/e/f/g/h;x", "/%2Fa/b/c/d/e/f/g/h;x", "/a/b;/c/d/e/f/g/h%2Fx"),
     ),
-    "exact": ("/admin;%2Fx", "/admin;x%5c", "/x;%2F%3F/admin", "/%2Fadmin;x", "/admin%3F;x%2Fy"),
+    "exact": (
+        *("/admin;%2Fx", "/admin;x%5c", "/x;%2F%3F/admin", "/%2Fadmin;x", "/admin%3F;x%2Fy"),
+        # Some applications read no further than to the first `;`.
+        *("/admin;/x", "/admin;v=1/x/y", "/admin%2Fx", "/admin./x"),
+    ),
 }
 OPEN = (
     "/group%2Fname",
@@ -59,7 +63,10 @@ def test_no_mix_of_separators_passes_the_rule_of_a_route_between_open_ones(tmp_p
     port = free_port()
     away = [{"type": "RequestRedirect", "requestRedirect": {"hostname": "login.example.com", "statusCode": 302}}]
     closed = {
-        "matches": [{"path": {"type": "PathPrefix", "value": value}} for value in ("/admin", DEEP)],
+        "matches": [
+            *({"path": {"type": "PathPrefix", "value": value}} for value in ("/admin", DEEP)),
+            {"path": {"type": "Exact", "value": "/exact"}},
+        ],
         "filters": away,
     }
     with echoing("open") as open_port:
@@ -69,7 +76,7 @@ def test_no_mix_of_separators_passes_the_rule_of_a_route_between_open_ones(tmp_p
             route("web", route_rule("/", "/admin/pub", f"{DEEP}/h", to="open"), closed),
         ]
         with served(tmp_path, port, *objects):
-            for spelling in CLOSED["nested"]:
+            for spelling in (*CLOSED["nested"], "/exact;/x"):
                 assert exchange(port, f"GET {spelling} HTTP/1.1", "Host: web.test").status == 400, spelling
             for spelling in OPEN:
                 assert exchange(port, f"GET {spelling} HTTP/1.1", "Host: web.test").body == f"open {spelling}"
