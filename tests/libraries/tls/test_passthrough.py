@@ -148,7 +148,7 @@ def test_who_is_not_allowed_to_connect_does_not_get_through(cluster: Cluster) ->
 
 
 @pytest.mark.haproxy
-def test_each_connection_of_a_client_counts_once_whoever_ends_it(cluster: Cluster) -> None:
+def test_each_connection_of_a_client_counts_once(cluster: Cluster) -> None:
     with serving("web") as running, ending_tls() as port:
         cluster.serve(
             passing("nginx"),
