@@ -61,21 +61,35 @@ async def test_the_last_generations_are_kept() -> None:
         history.diff(6)
 
 
-async def test_changes_that_follow_closely_are_one_entry(autojump_clock: MockClock) -> None:
+async def test_many_changes_that_follow_closely_share_entries(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
     configuration = Configuration()
-    history = History(configuration.consult)
+    reads: list[float] = []
+
+    async def run_here(compare: Callable[..., Any], *texts: Text) -> Any:
+        await trio.lowlevel.checkpoint()
+        return compare(*texts)
+
+    async def consult(ask: Callable[..., Any]) -> Text:
+        reads.append(trio.current_time())
+        return await configuration.consult(ask)
+
+    history = History(consult)
+    # This clock does not wait for threads.
+    monkeypatch.setattr(trio.to_thread, "run_sync", run_here)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(history.run)
-        for number in range(11):
+        for number in range(100):
             configuration.change(7, f"change {number}")
             history.observe(prepared(f"1-{number}"))
             await trio.sleep(0.1)
-        await trio.sleep(1)
         nursery.cancel_scope.cancel()
+    await history.record()
 
-    first, last = (history.diff(one.number).lines for one in history.generations())
-    assert first[-1].text == last[0].text
-    assert last[-1].text == "change 10"
+    # The first five, and then two in each of ten seconds.
+    assert 20 <= len(reads) <= 27
+    assert history.diff().lines[-1].text == "change 99"
 
 
 async def test_a_generation_that_cannot_be_read_is_part_of_the_next_entry() -> None:
