@@ -1,5 +1,6 @@
 """Gateway API objects as plain data, and their lookup."""
 
+import hashlib
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -143,6 +144,11 @@ def shared(lookups: Lookups, key: Hashable, compute: Callable[[], T]) -> T:
     """
     share = getattr(lookups.get("gateways"), "share", None)
     return compute() if share is None else cast("T", share(key, compute))
+
+
+def hash_of(text: str, length: int = 32) -> str:
+    """Return *length* hexadecimal digits of a hash of *text*, for names that would be too long or not valid."""
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
 def identity_of(resource: Resource) -> tuple[Hashable, ...]:

@@ -1,6 +1,5 @@
 """Client certificates: those that a Gateway demands, and the one that it presents to backends."""
 
-import hashlib
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +14,7 @@ from haptic_trio.gateway.objects import (
     bare,
     checked_name,
     dig,
+    hash_of,
     items_of,
     name_of,
     namespace_of,
@@ -102,7 +102,7 @@ def certificate_suffix(gateway: Resource) -> str:
     if len(text) <= _LONGEST_SUFFIX:
         return text
     # One part instead of two: no other Gateway has it.
-    return f"_cert_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+    return f"_cert_{hash_of(text)}"
 
 
 def certificates_for(route: Resource, lookups: Lookups) -> dict[str, Resource]:

@@ -4,14 +4,13 @@ The Service has no cluster address of its own and selects no Pods: its name
 stands for the addresses in the Gateway's status. It goes when the Gateway goes.
 """
 
-import hashlib
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from haptic_trio.gateway.listeners.listeners import all_listeners
-from haptic_trio.gateway.objects import GROUP, Lookups, Resource, dig, items_of, name_of, namespace_of, text_of
+from haptic_trio.gateway.objects import GROUP, Lookups, Resource, dig, hash_of, items_of, name_of, namespace_of, text_of
 
 GATEWAY_LABEL: Final = f"{GROUP}/gateway-name"
 _CLASS_LABEL: Final = f"{GROUP}/gateway-class-name"
@@ -23,7 +22,7 @@ _LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?
 def service_name(gateway: Resource) -> str:
     """Return the name of the Service of *gateway*: its own and that of its class, if that can be one."""
     name = f"{name_of(gateway)}-{text_of(gateway, 'spec', 'gatewayClassName')}"
-    return name if _SERVICE_NAME(name) else f"gateway-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    return name if _SERVICE_NAME(name) else f"gateway-{hash_of(name, 16)}"
 
 
 def is_of(found: Any, gateway: Resource) -> bool:

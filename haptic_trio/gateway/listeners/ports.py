@@ -27,7 +27,7 @@ from haptic_trio.gateway.listeners.held_ports import classes_of, unavailable_por
 from haptic_trio.gateway.listeners.listener_limits import listeners_beyond
 from haptic_trio.gateway.listeners.listeners import Listener, all_listeners, class_of, is_managed, is_rejected
 from haptic_trio.gateway.listeners.port_rules import TOO_MANY, TOO_MANY_OWN, PortRules
-from haptic_trio.gateway.objects import Lookups, Resource, checked_name, derived, dig, name_of, namespace_of
+from haptic_trio.gateway.objects import Lookups, Resource, checked_name, derived, dig, hash_of, name_of, namespace_of
 
 MIXED: Final = "mixed"
 _TERMINATED: Final = frozenset({"https", "tls"})
@@ -92,7 +92,7 @@ class ServedPort(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.clients is None or self.clients.is_optional or not self.clients.authorities:
             return ""
-        digest = hashlib.sha256(self.clients.authorities.encode()).hexdigest()[:16]
+        digest = hash_of(self.clients.authorities, 16)
         return f"gateway-clients::{self.name}_{digest}"
 
 
@@ -187,7 +187,7 @@ def _stem_of(gateway: Resource) -> str:
     text = f"gateway_{checked_name(namespace_of(gateway))}_{checked_name(name_of(gateway))}"
     if len(text) <= _LONGEST_STEM:
         return text
-    return f"{text[: _LONGEST_STEM - 33]}_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+    return f"{text[: _LONGEST_STEM - 33]}_{hash_of(text)}"
 
 
 def _named(kind: str, namespace: str, name: str) -> Resource:

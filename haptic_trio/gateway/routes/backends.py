@@ -1,6 +1,5 @@
 """Backend references of routes, and their problems."""
 
-import hashlib
 import ipaddress
 import re
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from haptic_trio.gateway.objects import (
     derived,
     dig,
     found_in,
+    hash_of,
     items_of,
     namespace_of,
     target_namespace,
@@ -231,9 +231,8 @@ def variant_name(name: str, suffix: str) -> str:
     text = name + suffix
     if len(text) <= MAX_NAME:
         return text
-    digest = hashlib.sha256(text.encode()).hexdigest()[:_HASH]
     # The beginning names the Service. `h` is not a hexadecimal digit, and no other name has `:h` after a single colon.
-    return f"{text[: MAX_NAME - _HASH - 2].rstrip(':')}:h{digest}"
+    return f"{text[: MAX_NAME - _HASH - 2].rstrip(':')}:h{hash_of(text, _HASH)}"
 
 
 def foreign_owner(route: Resource, backend: str) -> str:
