@@ -8,8 +8,9 @@ replaces one page.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from operator import is_not
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -111,6 +112,30 @@ def differences(before: Paged[T], after: Paged[T]) -> tuple[list[T], list[T]]:
         list(chain.from_iterable(page.items for page in before.pages if id(page) not in new)),
         list(chain.from_iterable(page.items for page in after.pages if id(page) not in old)),
     )
+
+
+def changed_items(before: Sequence[T], after: Sequence[T]) -> tuple[list[T], list[T]]:
+    """Return what only *before* has, and what only *after* has, by identity; both have common items in one order."""
+    start = _common_length(before, after)
+    room = min(len(before), len(after)) - start
+    end = min(_common_length(reversed(before), reversed(after)), room)
+    gone, come = before[start : len(before) - end], after[start : len(after) - end]
+    kept = {id(one) for one in gone}.intersection(id(one) for one in come)
+    return [one for one in gone if id(one) not in kept], [one for one in come if id(one) not in kept]
+
+
+def _common_length(before: Iterable[Any], after: Iterable[Any]) -> int:
+    """Return the number of items with which both begin, by identity."""
+    differ = map(is_not, before, after)
+    count = 0
+    # In steps, since C counts faster than a loop here does.
+    while True:
+        some = list(islice(differ, 256))
+        if True in some:
+            return count + some.index(True)
+        count += len(some)
+        if len(some) < 256:
+            return count
 
 
 class Stretch(NamedTuple, Generic[T]):

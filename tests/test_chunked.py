@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.chunked import PAGE_SIZE, Page, Paged, Shelf, Splice, differences, spliced, stretches
+from haptic_trio.chunked import PAGE_SIZE, Page, Paged, Shelf, Splice, changed_items, differences, spliced, stretches
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 400), st.integers()), max_size=600))
@@ -115,3 +115,15 @@ def test_an_item_beyond_the_end_is_an_error() -> None:
     for index in (3, -4):
         with pytest.raises(IndexError):
             Paged.of("abc")[index]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=600))
+def test_changed_items_are_those_that_one_sequence_alone_has(places: list[tuple[bool, bool]]) -> None:
+    items = [object() for _ in places]
+    before = [item for item, (is_before, _) in zip(items, places, strict=True) if is_before]
+    after = [item for item, (_, is_after) in zip(items, places, strict=True) if is_after]
+
+    assert changed_items(before, after) == (
+        [item for item in before if item not in after],
+        [item for item in after if item not in before],
+    )

@@ -2,11 +2,10 @@
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
-from operator import is_not
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from haptic_trio.chunked import changed_items
 from haptic_trio.gateway.objects import Resource
 from haptic_trio.ingress.classes import class_of
 from haptic_trio.ingress.served import Age, Named, Served, Vendors, served_by
@@ -103,7 +102,7 @@ class Reader:
 
     def read(self, found: Sequence[Resource], change: Callable[..., Any]) -> None:
         """Call *change* with each added or removed Ingress; *found* has all current ones."""
-        gone, come = _differences(self._found, found)
+        gone, come = changed_items(self._found, found)
         self._found = found
         for resources, is_there in ((gone, False), (come, True)):
             for resource in resources:
@@ -120,29 +119,6 @@ class Reader:
     def is_small(self) -> bool:
         """Whether reading all Ingresses again is cheap."""
         return len(self._found) < _FEW
-
-
-def _differences(before: Sequence[Resource], after: Sequence[Resource]) -> tuple[list[Resource], list[Resource]]:
-    """Return what is in *before* alone and in *after* alone; both are in one order, and what stays is the same."""
-    start = _first_difference(before, after)
-    room = min(len(before), len(after)) - start
-    end = min(_first_difference(reversed(before), reversed(after)), room)
-    gone, come = before[start : len(before) - end], after[start : len(after) - end]
-    kept = {id(one) for one in gone}.intersection(id(one) for one in come)
-    return [one for one in gone if id(one) not in kept], [one for one in come if id(one) not in kept]
-
-
-def _first_difference(before: Iterable[Resource], after: Iterable[Resource]) -> int:
-    differ = map(is_not, before, after)
-    count = 0
-    # In steps, since C counts faster than a loop here does.
-    while True:
-        some = list(islice(differ, 256))
-        if True in some:
-            return count + some.index(True)
-        count += len(some)
-        if len(some) < 256:
-            return count
 
 
 def _put(ages: list[Age], age: Age, *, is_there: bool) -> None:

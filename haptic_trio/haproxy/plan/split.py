@@ -21,12 +21,11 @@ the next split, from the effective generation, continues.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from operator import is_not
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from haptic_trio.chunked import Paged, Splice, differences, spliced
+from haptic_trio.chunked import Paged, Splice, changed_items, differences, spliced
 from haptic_trio.haproxy.config.servers import ServerSettings
 from haptic_trio.haproxy.model import (
     BY_LINE,
@@ -152,18 +151,8 @@ def _share_pages(one: Paged[Any], other: Paged[Any]) -> bool:
 
 def _changed(one: Paged[T], other: Paged[T]) -> list[T]:
     """Return the items that only one of them has, by identity."""
-    old, new = differences(one, other)
-    start = _common_length(old, new)
-    end = _common_length(old[:start:-1], new[:start:-1])
-    old, new = old[start : len(old) - end], new[start : len(new) - end]
-    shared = {id(item) for item in old} & {id(item) for item in new}
-    return [item for item in (*old, *new) if id(item) not in shared]
-
-
-def _common_length(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """Return the number of items that both begin with, by identity; without a loop here, which would be slow."""
-    differ = list(map(is_not, one, other))
-    return differ.index(True) if True in differ else len(differ)
+    old, new = changed_items(*differences(one, other))
+    return [*old, *new]
 
 
 def _changed_bytes(path: str, running: Files, desired: Files) -> int:
