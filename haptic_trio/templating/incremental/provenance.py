@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from haptic_trio.templating.incremental.questions import Dependency
-from haptic_trio.templating.incremental.records import Child, Kept, Root
+from haptic_trio.templating.incremental.records import Child, Kept, Root, id_of_key
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.values.subjects import FragmentKey, LineRange, Origin, Rejection, RenderedText
 
@@ -108,7 +108,7 @@ class Provenance:
                 return whole(kept.asked)
             for region in root.regions:
                 if (region.name, region.ordinal, region.within) == (key.fragment, key.ordinal, key.within):
-                    child = region.children.get((key.namespace, key.name, key.kind))
+                    child = region.children.get(id_of_key(key))
                     if child is not None:
                         return whole(child.asked)
         found = self._fragments_of((key.kind, key.namespace, key.name))
