@@ -51,6 +51,11 @@ def passing(name: str, vendor: str = "nginx", age: int = 1, more: dict[str, str]
     )
 
 
+def local(name: str, port: int) -> tuple[Resource, Resource]:
+    """Return a Service whose only endpoint is the local *port*."""
+    return service(name), endpoint_slice(name, endpoint("127.0.0.1"), ports=port)
+
+
 def certificate(*hosts: str) -> Resource:
     issued = AUTHORITY.issue_cert(*hosts)
     return tls_secret("site", issued.cert_chain_pems[0].bytes(), issued.private_key_pem.bytes())
@@ -79,10 +84,8 @@ def test_the_name_that_a_client_asks_for_decides_who_ends_its_connection(cluster
             passing("web", age=2),
             ingress("web", rule("web.example.com", path("/", "web")), namespace="default", tls=[{"secretName": "site"}])
             | {"metadata": {"name": "older", "namespace": "default", "creationTimestamp": "2020-01-01T00:00:00Z"}},
-            service("web"),
-            endpoint_slice("web", endpoint("127.0.0.1"), ports=running["web"]),
-            service("own"),
-            endpoint_slice("own", endpoint("127.0.0.1"), ports=port),
+            *local("web", running["web"]),
+            *local("own", port),
             certificate("web.example.com"),
             libraries=LIBRARIES,
             passthroughPort=free_port(),
@@ -105,8 +108,7 @@ def test_without_any_certificate_all_others_are_turned_away(cluster: Cluster) ->
     with ending_tls() as port:
         cluster.serve(
             passing("nginx"),
-            service("own"),
-            endpoint_slice("own", endpoint("127.0.0.1"), ports=port),
+            *local("own", port),
             libraries=LIBRARIES,
         )
 
@@ -120,8 +122,7 @@ def test_without_any_certificate_all_others_get_the_placeholder_where_https_is_a
     with ending_tls() as port:
         cluster.serve(
             passing("nginx"),
-            service("own"),
-            endpoint_slice("own", endpoint("127.0.0.1"), ports=port),
+            *local("own", port),
             libraries=LIBRARIES,
             passthroughPort=free_port(),
             httpsAlways=True,
@@ -137,8 +138,7 @@ def test_who_is_not_allowed_to_connect_does_not_get_through(cluster: Cluster) ->
     with ending_tls() as port:
         cluster.serve(
             passing("nginx"),
-            service("own"),
-            endpoint_slice("own", endpoint("127.0.0.1"), ports=port),
+            *local("own", port),
             libraries=LIBRARIES,
             deniedSources=[ELSEWHERE],
         )
@@ -153,10 +153,8 @@ def test_each_connection_of_a_client_counts_once(cluster: Cluster) -> None:
         cluster.serve(
             passing("nginx"),
             ingress("web", rule("web.example.com", path("/", "web")), tls=[{"secretName": "site"}]),
-            service("web"),
-            endpoint_slice("web", endpoint("127.0.0.1"), ports=running["web"]),
-            service("own"),
-            endpoint_slice("own", endpoint("127.0.0.1"), ports=port),
+            *local("web", running["web"]),
+            *local("own", port),
             certificate("web.example.com"),
             libraries=LIBRARIES,
             passthroughPort=free_port(),
