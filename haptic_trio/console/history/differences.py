@@ -1,5 +1,6 @@
 """Differences of two versions of haproxy.cfg in chunks: only lines in chunks that they do not share are compared."""
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import Match, SequenceMatcher
@@ -107,13 +108,50 @@ def compare(
         # Too many lines for a line-by-line match.
         return Difference(len(new), len(old), ())
     lines: list[DiffLine] = []
-    matcher = _Matcher([one.text for one in old], [one.text for one in new], budget or Budget())
-    for kind, i1, i2, j1, j2 in matcher.get_opcodes():
-        if kind != "equal":
-            lines += [_shown("-", at + head + number, old[number]) for number in range(i1, i2)]
-            lines += [_shown("+", to + head + number, new[number]) for number in range(j1, j2)]
+    for i1, i2, j1, j2 in _edits([one.text for one in old], [one.text for one in new], budget or Budget()):
+        lines += [_shown("-", at + head + number, old[number]) for number in range(i1, i2)]
+        lines += [_shown("+", to + head + number, new[number]) for number in range(j1, j2)]
     removed = sum(line.sign == "-" for line in lines)
     return Difference(len(lines) - removed, removed, tuple(lines[:MOST_LINES]))
+
+
+def _edits(before: list[str], after: list[str], budget: Budget) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the ranges of lines that differ, in order.
+
+    Lines that occur once in both versions, such as headers of backends, are
+    matched first; only the lines between two of them are searched. The search
+    among lines that each backend repeats would take most of the time.
+    """
+    i1 = j1 = 0
+    for i2, j2 in (*_anchors(before, after), (len(before), len(after))):
+        old, new = before[i1:i2], after[j1:j2]
+        if old != new:
+            for kind, a1, a2, b1, b2 in _Matcher(old, new, budget).get_opcodes():
+                if kind != "equal":
+                    yield i1 + a1, i1 + a2, j1 + b1, j1 + b2
+        i1, j1 = i2, j2
+
+
+def _anchors(before: list[str], after: list[str]) -> list[tuple[int, int]]:
+    """Return the places of lines that occur once in both versions: the most that are in the same order."""
+    counts, others = Counter(before), Counter(after)
+    places = {line: number for number, line in enumerate(after) if others[line] == 1}
+    pairs = [(number, places[line]) for number, line in enumerate(before) if counts[line] == 1 and line in places]
+    # The longest increasing run of places in *after*: for each length, the run that ends first.
+    ends: list[int] = []
+    last: list[int] = []
+    former: list[int] = []
+    for number, (_, place) in enumerate(pairs):
+        length = bisect_left(ends, place)
+        ends[length : length + 1] = [place]
+        last[length : length + 1] = [number]
+        former.append(last[length - 1] if length else -1)
+    found: list[tuple[int, int]] = []
+    number = last[-1] if last else -1
+    while number >= 0:
+        found.append(pairs[number])
+        number = former[number]
+    return found[::-1]
 
 
 def _shown(sign: str, number: int, line: Line) -> DiffLine:

@@ -11,6 +11,7 @@ from haptic_trio.console.history import differences
 from haptic_trio.console.history.differences import (
     LONGEST,
     MOST_DIFFERING,
+    MOST_STEPS,
     Budget,
     Difference,
     Line,
@@ -20,7 +21,7 @@ from haptic_trio.console.history.differences import (
 )
 from haptic_trio.templating.values.subjects import Origin, Subject
 
-LINES = st.lists(st.sampled_from("abcd"), max_size=12)
+LINES = st.lists(st.sampled_from("abcdefgh"), max_size=12)
 CHUNK = st.text("ab\n", max_size=4)
 
 
@@ -140,6 +141,24 @@ def test_lines_that_are_repeated_very_often_take_little_processor_time() -> None
 
     assert thread_time() - began < 5
     assert found.added - found.removed == len(after) - len(before)
+
+
+def test_lines_that_each_backend_repeats_are_not_searched() -> None:
+    def backends(*servers: int) -> list[str]:
+        return [
+            line for number, at in enumerate(servers) for line in (f"backend {number}", "  mode http", f"  server {at}")
+        ]
+
+    budget = Budget()
+    found = compare(lines(*backends(*range(500))), lines(*backends(9, *range(1, 499), 9)), budget=budget)
+
+    assert [(one.sign, one.line, one.text) for one in found.lines] == [
+        ("-", 3, "  server 0"),
+        ("+", 3, "  server 9"),
+        ("-", 1500, "  server 499"),
+        ("+", 1500, "  server 9"),
+    ]
+    assert MOST_STEPS - budget.steps < 100
 
 
 def test_all_ranges_of_two_versions_share_the_steps_of_the_search() -> None:
