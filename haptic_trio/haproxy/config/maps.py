@@ -6,13 +6,14 @@ An entry of a list is a key without a value.
 import re
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
+from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from haptic_trio.chunked import Piece, stretches
-from haptic_trio.haproxy.model import Directive, FileChange, FileKind, Generation
+from haptic_trio.haproxy.model import FileChange, FileKind, Generation
 from haptic_trio.haproxy.text_lines import Lines
 
 Entry: TypeAlias = tuple[str, str]
@@ -25,6 +26,7 @@ _CONVERTER: Final = re.compile(r"\bmap(?:_(?P<method>[a-z]+)(?:_[a-z]+)?)?\(")
 _OTHER_SPACE: Final = re.compile("[\r\v\f\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
 _KEY_END: Final = re.compile("[ \t]+")
 _FEW: Final = 200
+_LINES_KEPT: Final = 1024
 _UPDATE: Final = re.compile(r"(?:set|del)-map\((?P<path>.*)\)", re.DOTALL)
 # Flags between the sample of an ACL and its files, with the number of their arguments.
 _FLAGS: Final = {"-i": 0, "-n": 0, "-M": 0, "-m": 1, "-f": 1}
@@ -170,7 +172,7 @@ def _split_plain_entry(line: str) -> tuple[str, str] | None:
 
 def find_map_use(generation: Generation, path: str) -> MapUse:
     """Return how the configuration of *generation* uses the file *path*."""
-    return _combine_uses(_use_in(directive, path) for directive in generation.config.naming(path))
+    return _combine_uses([_use_in(line.words, line.raw, path) for line in generation.config.naming(path)])
 
 
 def has_entries(generation: Generation, change: FileChange) -> bool:
@@ -192,10 +194,11 @@ def _combine_uses(uses: Iterable[MapUse]) -> MapUse:
     return next((use for use in (MapUse.OTHER, MapUse.ORDERED, MapUse.UNORDERED) if use in found), MapUse.NONE)
 
 
-def _use_in(directive: Directive, path: str) -> MapUse:
-    words = directive.words
-    use = _combine_uses(_use_of_word(words, index, path) for index, word in enumerate(words) if path in word)
-    return MapUse.OTHER if directive.raw and use is not MapUse.NONE else use
+@lru_cache(_LINES_KEPT)
+def _use_in(words: tuple[str, ...], raw: frozenset[int], path: str) -> MapUse:
+    """Return how a line with *words* uses the file *path*. The same few lines are asked for in each plan."""
+    use = _combine_uses([_use_of_word(words, index, path) for index, word in enumerate(words) if path in word])
+    return MapUse.OTHER if raw and use is not MapUse.NONE else use
 
 
 def _use_of_word(words: tuple[str, ...], index: int, path: str) -> MapUse:
