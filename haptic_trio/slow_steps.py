@@ -29,7 +29,8 @@ class SlowStep(msgspec.Struct, frozen=True, kw_only=True):
 class SlowSteps(trio.abc.Instrument):
     """Measures each step of the tasks whose name begins with *prefix*, and passes slow ones to *report*.
 
-    Costs two readings of the monotonic clock for each step. CPU time, which
+    A step ends when the next one begins, or when the event loop waits: so each
+    step costs one call and one reading of the monotonic clock. CPU time, which
     takes a system call, is read only after slow steps and a few times in
     *limit*; so the seconds may include a tenth of *limit* from before the
     step. *report* must not block.
@@ -39,21 +40,32 @@ class SlowSteps(trio.abc.Instrument):
         self._report = report
         self._limit = limit
         self._prefix = prefix
+        self._task: trio.lowlevel.Task | None = None
+        """The task whose step runs."""
         self._began = 0.0
         self._cpu = 0.0
         self._read_until = 0.0
         """Until when `_cpu` is recent enough."""
 
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002  called by position
-        """Start the clock."""
-        self._began = now = time.monotonic()
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        """Report the former step if it was slow, and start the clock."""
+        now = time.monotonic()
+        if now - self._began > self._limit:
+            self._end()
+        self._task, self._began = task, now
         if now >= self._read_until:
             self._cpu, self._read_until = time.thread_time(), now + self._limit / 10
 
-    def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        """Report the step if it was slow."""
+    def before_io_wait(self, timeout: float) -> None:  # noqa: ARG002  called by position
+        """Report the last step of a round if it was slow."""
         now = time.monotonic()
-        if now - self._began > self._limit and task.name.startswith(self._prefix):
+        if now - self._began > self._limit:
+            self._end()
+        self._task = None
+
+    def _end(self) -> None:
+        task, self._task = self._task, None
+        if task is not None and task.name.startswith(self._prefix):
             seconds = time.thread_time() - self._cpu
             if seconds > self._limit:
                 name = task.name.removeprefix(_PREFIX)
