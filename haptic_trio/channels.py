@@ -119,7 +119,8 @@ class Latest(Generic[T]):
 
         Always a checkpoint, so a loop over it lets other tasks run.
         """
-        await trio.lowlevel.checkpoint()
+        if self._version > seen:
+            await trio.lowlevel.checkpoint()
         while self._version <= seen:
             await self._changed.wait()
         value: Any = self._value
@@ -137,7 +138,8 @@ class AnyChange:
 
         Safe to cancel: values are taken after the last checkpoint.
         """
-        await trio.lowlevel.checkpoint()
+        if self._is_behind():
+            await trio.lowlevel.checkpoint()
         while not (found := self._take()):
             event = trio.Event()
             for cell in self._seen:
@@ -148,6 +150,9 @@ class AnyChange:
                 for cell in self._seen:
                     cell._others.discard(event)  # noqa: SLF001
         return found
+
+    def _is_behind(self) -> bool:
+        return any(cell.version > seen for cell, seen in self._seen.items())
 
     def _take(self) -> list[Any]:
         found = [cell for cell, seen in self._seen.items() if cell.version > seen]

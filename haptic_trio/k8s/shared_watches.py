@@ -216,7 +216,8 @@ class Reader:
 
     async def __anext__(self) -> WatchEvent:
         self._is_resumed, self._is_taking_list = self._has_list, False
-        await trio.lowlevel.checkpoint()
+        if self._events or self._lists or self._watch.has_ended or self._watch.failure is not None:
+            await trio.lowlevel.checkpoint()
         while True:
             self._arrived = trio.Event()
             if self._lists and self._watch.known is not None:

@@ -64,7 +64,8 @@ class Feed:
         return self
 
     async def __anext__(self) -> WatchEvent:
-        await trio.lowlevel.checkpoint()
+        if self._events:
+            await trio.lowlevel.checkpoint()
         while not self._events:
             if self._closed:
                 raise StopAsyncIteration
