@@ -42,6 +42,18 @@ class Planner:
         # By the ids of both generations: endpoints with equal states get equal plans.
         self._splits: dict[tuple[str, str, Capabilities, int], SplitPlan] = {}
 
+    def split_at_once(
+        self,
+        running: Generation | None,
+        desired: Generation,
+        capabilities: Capabilities,
+        room: int = SERVERS_AT_ONCE,
+    ) -> SplitPlan | None:
+        """Return `split_plan` of the arguments; None if that takes so long that a thread has to do it."""
+        if running is None or is_near(running, desired):
+            return split_plan(running, desired, capabilities, room)
+        return None
+
     async def split(
         self,
         running: Generation | None,
@@ -50,8 +62,9 @@ class Planner:
         room: int = SERVERS_AT_ONCE,
     ) -> SplitPlan:
         """Return `split_plan` of the arguments, computed once for equal arguments; safe to cancel."""
-        if running is None or is_near(running, desired):
-            return split_plan(running, desired, capabilities, room)
+        if (split := self.split_at_once(running, desired, capabilities, room)) is not None:
+            return split
+        assert running is not None
         key = running.id, desired.id, capabilities, room
         # Callers with equal arguments wait here for the first one. If it is cancelled, the next one computes.
         async with self._turn:

@@ -124,15 +124,16 @@ class _MovingServers:
         self.before = desired
         """The newest generation whose moves the process has."""
         self.capabilities = state.capabilities
-        # If the two differ in very much, to find the moves in them takes longer than the plan.
-        self._checked = checked if checked is not None and is_near(checked, desired) else desired
+        self._checked = checked
         self._seen = desired
         self._is_planned = False
         self._waiting = trio.CancelScope()
 
     async def move_until_planned(self, wait_newer: WaitNewer, failures: list[EndpointError]) -> None:
         """Move servers until `end_planning`, or until a change fails: then add the error to *failures*."""
-        since = self._checked
+        checked = self._checked
+        # If the two differ in very much, to find the moves in them takes longer than the plan.
+        since = checked if checked is not None and is_near(checked, self.desired) else self.desired
         while self.running is not None and not self._is_planned:
             if since is self._seen:
                 with trio.CancelScope() as self._waiting:
@@ -191,6 +192,8 @@ async def _split(
         return SplitPlan(None, (), ()), ()
     if running is None or wait_newer is None:
         return await planner.split(running, desired, capabilities), ()
+    if (quick := planner.split_at_once(running, desired, capabilities)) is not None:
+        return quick, ()
     failures: list[EndpointError] = []
     async with trio.open_nursery() as nursery:
         nursery.start_soon(moving.move_until_planned, wait_newer, failures)
