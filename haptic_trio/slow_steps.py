@@ -29,11 +29,11 @@ class SlowStep(msgspec.Struct, frozen=True, kw_only=True):
 class SlowSteps(trio.abc.Instrument):
     """Measures each step of the tasks whose name begins with *prefix*, and passes slow ones to *report*.
 
-    A step ends when the next one begins, or when the event loop waits: so each
-    step costs one call and one reading of the monotonic clock. CPU time, which
-    takes a system call, is read only after slow steps and a few times in
-    *limit*; so the seconds may include a tenth of *limit* from before the
-    step. *report* must not block.
+    A step ends when the next one begins: so each step costs one call and one
+    reading of the monotonic clock, and a step before a long wait is reported
+    after the wait. CPU time, which takes a system call, is read only after
+    slow steps and long waits, and a few times in *limit*; so the seconds may
+    include a tenth of *limit* from before the step. *report* must not block.
     """
 
     def __init__(self, report: Callable[[SlowStep], None], *, limit: float = LIMIT, prefix: str = _PREFIX) -> None:
@@ -41,7 +41,7 @@ class SlowSteps(trio.abc.Instrument):
         self._limit = limit
         self._prefix = prefix
         self._task: trio.lowlevel.Task | None = None
-        """The task whose step runs."""
+        """The task whose step runs, or was the last one."""
         self._began = 0.0
         self._cpu = 0.0
         self._read_until = 0.0
@@ -51,20 +51,13 @@ class SlowSteps(trio.abc.Instrument):
         """Report the former step if it was slow, and start the clock."""
         now = time.monotonic()
         if now - self._began > self._limit:
-            self._end()
+            self._end_former()
         self._task, self._began = task, now
         if now >= self._read_until:
             self._cpu, self._read_until = time.thread_time(), now + self._limit / 10
 
-    def before_io_wait(self, timeout: float) -> None:  # noqa: ARG002  called by position
-        """Report the last step of a round if it was slow."""
-        now = time.monotonic()
-        if now - self._began > self._limit:
-            self._end()
-        self._task = None
-
-    def _end(self) -> None:
-        task, self._task = self._task, None
+    def _end_former(self) -> None:
+        task = self._task
         if task is not None and task.name.startswith(self._prefix):
             seconds = time.thread_time() - self._cpu
             if seconds > self._limit:
