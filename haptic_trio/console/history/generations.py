@@ -28,8 +28,8 @@ DELAY = 0.25
 """Maximum of seconds before a change is read: its deployment, of some milliseconds, has the interpreter first."""
 BURST = 5
 """Records that need not wait for each other."""
-INTERVAL = 0.5
-"""Seconds from one record to the next, after a burst: a record costs a tenth of the CPU time of a change."""
+INTERVAL = 2.0
+"""Seconds from one record to the next, after a burst: a record costs as much CPU time as a change."""
 _NONE: frozenset[int] = frozenset()
 
 
