@@ -238,7 +238,7 @@ class RenderedText:
 
 def bytes_in(pieces: tuple[Piece, ...]) -> int:
     """Return how many bytes of UTF-8 *pieces* are."""
-    return sum(size_of(piece.text) for piece in pieces)
+    return size_of("".join([piece.text for piece in pieces]))
 
 
 def size_of(text: str) -> int:

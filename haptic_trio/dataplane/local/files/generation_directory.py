@@ -105,13 +105,13 @@ class GenerationDirectory:
     def is_unchanged(self, folder: str) -> bool:
         """Whether *folder* is unchanged since the last reading; not thorough."""
         inner = [one for one in self._folders if one == folder or one.startswith(f"{folder}/")]
-        if not inner or any(_read_folder(self.path / one) != self._folders[one] for one in inner):
+        if not inner or any(_read_folder(f"{self.path}/{one}") != self._folders[one] for one in inner):
             return False
         paths = [path for path in self.stamps if path.startswith(f"{folder}/")]
         return len(paths) > CHECKED_AT_ONCE or all(map(self.is_untouched, paths))
 
     def _is_untouched(self, *, thorough: bool) -> bool:
-        if any(_read_folder(self.path / folder) != known for folder, known in self._folders.items()):
+        if any(_read_folder(f"{self.path}/{folder}") != known for folder, known in self._folders.items()):
             return False
         if not (self.is_untouched(CONFIG_NAME) and self.is_untouched(MANIFEST_NAME)):
             return False
@@ -124,7 +124,7 @@ class GenerationDirectory:
 
     def _read_folders(self) -> dict[str, tuple[int, int]]:
         paths = {folder for path in self.stamps for folder in folders_of(path)}
-        found = {path: _read_folder(self.path / path) for path in paths}
+        found = {path: _read_folder(f"{self.path}/{path}") for path in paths}
         return {path: status for path, status in found.items() if status is not None}
 
     def _read_config(self, contents: Mapping[str, bytes | None]) -> Config:
@@ -170,7 +170,7 @@ class GenerationDirectory:
         return (stamps if own is None else {MANIFEST_NAME: own, **stamps}), contents
 
 
-def _read_folder(path: Path) -> tuple[int, int] | None:
+def _read_folder(path: str) -> tuple[int, int] | None:
     try:
         status = os.stat(path)  # noqa: PTH116 - called for each folder at each deployment
     except (FileNotFoundError, NotADirectoryError):
