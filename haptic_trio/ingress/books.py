@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from haptic_trio.chunked import changed_items
 from haptic_trio.gateway.objects import Resource
 from haptic_trio.ingress.classes import class_of
-from haptic_trio.ingress.served import Age, Named, Served, Vendors, served_by
+from haptic_trio.ingress.served import NONE, Age, Named, Served, Vendors, served_by
 
 _Group: TypeAlias = tuple[str, tuple[Named, ...]]
 _FEW: Final = 16
@@ -98,7 +98,7 @@ class Reader:
     @property
     def others(self) -> frozenset[str]:
         """The classes of the Ingresses that do not count."""
-        return frozenset(self._counted)
+        return frozenset(self._counted) if self._counted else NONE
 
     def read(self, found: Sequence[Resource], change: Callable[..., Any]) -> None:
         """Call *change* with each added or removed Ingress; *found* has all current ones."""

@@ -11,7 +11,7 @@ from haptic_trio.gateway.listeners.certificates import names_of
 from haptic_trio.gateway.objects import Lookups, Resource, derived, name_of, namespace_of
 from haptic_trio.ingress.classes import OwnClasses, class_of
 from haptic_trio.ingress.owners import MOST_BYTES, MOST_HOSTS, Choice, Owners, exclusions_of, owners_of
-from haptic_trio.ingress.served import ANY, Age, Named, Vendors, age_of, served_by, wildcard_of
+from haptic_trio.ingress.served import ANY, NONE, Age, Named, Vendors, age_of, served_by, wildcard_of
 
 _STORE: Final = "ingressesByTlsSecret"
 _MOST_REPORTED: Final = 10
@@ -78,7 +78,7 @@ class Certificates(msgspec.Struct, frozen=True):
         """Return the owners of *host*."""
         found = self.known.get(host)
         if found is None:
-            among = self.catch_all if host == ANY else frozenset[str]()
+            among = self.catch_all if host == ANY else NONE
             found = self.known[host] = owners_of(host, self.lookups, self.own, self.vendors, among)
         return found
 

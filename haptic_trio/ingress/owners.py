@@ -8,6 +8,7 @@ holds. All of it is found by the host's text: a wildcard is a host of its own.
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -20,6 +21,7 @@ from haptic_trio.ingress.served import Age, Named, Served, Vendors
 
 STORE: Final = "ingressesByHost"
 _MOST_NAMED: Final = 4
+_MOST_CLASSES: Final = 16
 _Place: TypeAlias = tuple[int, Age, str]
 MOST_HOSTS: Final = 500
 MOST_BYTES: Final = 8_000
@@ -135,7 +137,7 @@ def exclusions_of(wildcard: str, claimant: Age, lookups: Lookups, own: OwnClasse
 
 def of_classes(ask: Callable[[frozenset[str]], A], lookups: Lookups, own: OwnClasses) -> A:
     """Return what *ask* says of the Ingresses that are served: most name our class, and others are looked up."""
-    counted = frozenset((own.name,))
+    counted = _only(own.name)
     found = ask(counted)
     more = [name for name in found.foreign if own.handles(name, lookups)] if found.foreign else []
     return ask(counted.union(more)) if more else found
@@ -274,3 +276,9 @@ class _AskExclusions(_Ask):
             del places[bisect_left(places, before)]
         if after is not None:
             insort(self._others if after[0] else self._older, after)
+
+
+@lru_cache(_MOST_CLASSES)
+def _only(name: str) -> frozenset[str]:
+    """Return one set for each class: each lookup of a host keeps it."""
+    return frozenset((name,))

@@ -12,7 +12,7 @@ import msgspec
 
 from haptic_trio.errors import Problem
 from haptic_trio.templating.incremental.ahead import Result, without_known_files
-from haptic_trio.templating.incremental.outputs import BodyResult, Fallback, FragmentOutput, own_part
+from haptic_trio.templating.incremental.outputs import EMPTY, BodyResult, Fallback, FragmentOutput, frozen, own_part
 from haptic_trio.templating.incremental.quarantined import id_of_subject, is_turn_of, question_of
 from haptic_trio.templating.incremental.records import Child
 from haptic_trio.templating.incremental.run import RenderRun
@@ -26,7 +26,6 @@ from haptic_trio.templating.values.text import Emitted
 
 _READS: Final = frozenset({"get", "object"})
 """Kinds of questions that return content of objects; `has` never returns that of a Secret."""
-_NOTHING: Final[frozenset[str]] = frozenset()
 
 
 def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str], *, is_apart: bool = False) -> str:
@@ -219,13 +218,13 @@ def _call(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, calle
         text = caller()
         files = run.registered_since(registered)
         # In the text for a rejected object, fragments inside have no outputs of their own.
-        own_text, inner_files = (None, _NOTHING) if run.is_closing else own_part(origin, text, files, run.origins)
+        own_text, inner_files = (None, EMPTY) if run.is_closing else own_part(origin, text, files, run.origins)
         made = FragmentOutput(
             strip_marks(text),
             files,
             origin.subject.resource_version,
             resource=resource,
-            guards=frozenset(trace.guards),
+            guards=frozen(trace.guards),
             rounds=trace.costs.rounds,
             certificates=trace.costs.certificates,
             authorities=trace.costs.authorities,
@@ -254,7 +253,7 @@ def _call(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, calle
         run.leave_fragment(budget)
         run.fragment, run.clash = outer
         concerns, trace.concerns = trace.concerns, outer_concerns
-        guards, trace.guards = frozenset(trace.guards), outer_guards
+        guards, trace.guards = frozen(trace.guards), outer_guards
         trace.costs = outer_costs
         asks_rejected, run.asks_rejected = run.asks_rejected, run.asks_rejected or asked_before
     del subjects[depth:]

@@ -2,11 +2,11 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -25,6 +25,15 @@ _SMALL_BACKEND: Final = 1_000
 _SQUARED_SERVERS: Final = 8_000
 """A backend of so many servers counts as twice as many, one of 20,000 as 70,000."""
 _SHIFT: Final = {"": 0, "k": 10, "m": 20, "g": 30}
+
+
+T = TypeVar("T")
+EMPTY: Final[frozenset[Any]] = frozenset()
+
+
+def frozen(values: Collection[T]) -> frozenset[T]:
+    """Return a set of *values*; all empty ones are one object. Most sets of a fragment are empty, at 216 bytes each."""
+    return frozenset(values) if values else EMPTY
 
 
 class Fallback(Enum):
@@ -154,7 +163,7 @@ def own_part(
     def is_own(made: Origin | None) -> bool:
         return made is None or is_same_object(made.subject, origin.subject)
 
-    inner = frozenset(file.path for file in files if not any(is_own(piece.origin) for piece in file.content.pieces))
+    inner = frozen([one.path for one in files if not any(is_own(piece.origin) for piece in one.content.pieces)])
     if text.isascii():
         return (text if inner else None), inner
     pieces = split_marks(text, origins)

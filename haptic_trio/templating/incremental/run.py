@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from haptic_trio.templating.incremental.ahead import Ahead
 from haptic_trio.templating.incremental.dependencies import Registrations
-from haptic_trio.templating.incremental.outputs import FragmentOutput, Recall
+from haptic_trio.templating.incremental.outputs import FragmentOutput, Recall, frozen
 from haptic_trio.templating.incremental.quarantined import QuarantinedObjects, question_of
 from haptic_trio.templating.incremental.questions import Dependency
 from haptic_trio.templating.incremental.recorder import CURRENT, Recorder
@@ -261,7 +261,7 @@ class RenderRun(Recorder):
         if unit.wants or trace.wants:
             self.contested.change(unit.wants, trace.wants)
             unit.wants = trace.wants
-        unit.clashes, unit.found = frozenset(trace.clashes), frozenset(trace.found)
+        unit.clashes, unit.found = frozen(trace.clashes), frozen(trace.found)
         if unit.files or self.unit_files:
             self._commit_files(unit, tuple(self.unit_files.values()))
 
