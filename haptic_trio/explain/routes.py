@@ -124,7 +124,7 @@ def explain_route(site: Site, given: str, path: str) -> RouteAnswer:
     rejection = _HOST_REJECTED if base_maps.is_rejected(host) else _PATH_REJECTED if read is None else ""
     lookups = [] if rejection or read is None else base_maps.look_up(routing.maps, host, read.separated)
     hit = next((number for number, lookup in enumerate(lookups) if lookup.matches), None)
-    if read is not None and hit is not None and _is_ambiguous(routing, read, lookups[hit]):
+    if read is not None and hit is not None and _is_ambiguous(routing, host, read, lookups[hit]):
         rejection = _AMBIGUOUS
     found = [] if rejection else [(lookup.map, entry) for lookup in lookups for entry in lookup.matches]
     entries = list(_entries(site, routing, found[: _MOST_OTHERS + 1]))
@@ -177,18 +177,26 @@ def explain_route(site: Site, given: str, path: str) -> RouteAnswer:
     )
 
 
-def _is_ambiguous(routing: Routing, read: Readings, lookup: MapLookup) -> bool:
-    """Whether another reading of the path may have another backend than *lookup*, in the same scope."""
-    if read.literal == read.separated or lookup.matches[0].value == NO_PATH:
+def _is_ambiguous(routing: Routing, host: str, read: Readings, lookup: MapLookup) -> bool:
+    """Whether another reading of the path of a request for *host* may have another backend than *lookup*.
+
+    It may have one in the scope of *lookup*, or by an exact path in a scope that is more specific.
+    """
+    backend = lookup.matches[0].value
+    if read.literal == read.separated or backend == NO_PATH:
         return False
     scope = lookup.key.partition("|")[0]
-    backend = lookup.matches[0].value
     for beginning in read.beginnings():
         found = routing.maps[PREFIX].prefixes(f"{scope}|{beginning}")
-        others = routing.maps[EXACT].exact(f"{scope}|{beginning.rstrip('/')}")
-        if not found or found[0].value != backend or (others and others[0].value != backend):
+        if not found or found[0].value != backend:
             return True
-    return False
+    scopes = base_maps.scopes_of(host)
+    return any(
+        other.value != backend
+        for narrower in scopes[: scopes.index(scope) + 1]
+        for path in read.exact_paths()
+        for other in routing.maps[EXACT].exact(f"{narrower}|{path}")[:1]
+    )
 
 
 def routes_to(site: Site, backend: str) -> Iterator[Entry]:

@@ -35,6 +35,7 @@ HOSTS = (
     "a.example.com.",
     "a.example.com:81",
     "b.example.com",
+    "near.example.com",
     "x.b.example.com",
     "example.com",
     "com",
@@ -61,6 +62,11 @@ SPELLINGS = (
     "/a.",
     "/%C3%A9",
     "/x%00",
+    "/g;/x",
+    "/g/;/x",
+    "/g%2F;/x",
+    "/g/x%2Fy",
+    "/h;/x",
 )
 
 
@@ -69,9 +75,21 @@ def rules(wide: str = "default") -> list[dict[str, object]]:
     return [
         ingress("a1", rule("a.example.com", path("/a", "s1"), path("/a/b", "s2", kind="Exact"), path("/a/b", "s3"))),
         ingress("a2", rule("a.example.com", path("/a/b", "s4"), path("/a/b", "s5", kind="Exact")), age=2),
-        ingress("wild", rule("*.example.com", path("/c", "s6"), path("/a", "s7", kind="Exact")), namespace=wide),
+        ingress("near", rule("near.example.com", path("/g", "s2", kind="Exact"), path("/g/", "s3", kind="Exact"))),
+        ingress(
+            "wild",
+            rule(
+                "*.example.com",
+                path("/c", "s6"),
+                path("/g", "s6"),
+                *(path(one, "s7", kind="Exact") for one in ("/a", "/h")),
+            ),
+            namespace=wide,
+        ),
         ingress("wild2", rule("*.wild.test", path("/", "s1")), defaultBackend=service_backend("s8")),
-        ingress("any", rule(None, path("/e", "s9"), path("/e/", "s10", kind="Exact")), namespace=wide),
+        ingress(
+            "any", rule(None, path("/e", "s9"), path("/h", "s9"), path("/e/", "s10", kind="Exact")), namespace=wide
+        ),
         ingress("b", rule("b.example.com", path("/a", "gone")), defaultBackend=service_backend("s11")),
         *(service(f"s{number}") for number in range(1, 12)),
     ]

@@ -101,13 +101,24 @@ class Readings(NamedTuple):
 
         Each ends in `/`. They are the literal path, and what is common to both paths with one to eight more segments.
         """
-        first = _FIRST_SEPARATOR.split(self.literal, maxsplit=1)[0]
-        clean = first[: first.rindex("/") + 1]
+        head = self._head()
+        clean = head[: head.rindex("/") + 1]
         rest = f"{self.separated}/"[len(clean) :].split("/")[:-1]
         return [
             f"{self.literal}/",
             *(clean + "".join(f"{segment}/" for segment in rest[:count]) for count in range(1, SEGMENTS + 1)),
         ]
+
+    def exact_paths(self) -> list[str]:
+        """Return paths that an application may take for the whole path, and that must have no other exact route.
+
+        They are the path up to the first character that may be taken for a separator, and the `beginnings`.
+        """
+        found = self.beginnings()
+        return list(dict.fromkeys((self._head(), *(one.rstrip("/") for one in found), *found)))
+
+    def _head(self) -> str:
+        return _FIRST_SEPARATOR.split(self.literal, maxsplit=1)[0]
 
 
 def readings(path: str) -> Readings | None:

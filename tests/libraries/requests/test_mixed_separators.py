@@ -21,6 +21,7 @@ CLOSED = {
         *("/admin;%2Fpub", "/admin;\\pub", "/%2Fadmin/pub;x", "/%2Fadmin/pub%3Fx", "/\\admin/pub.", "/;/admin%2Fpub"),
         *("/;%2F%3F/admin/pub", "/z/../%2F/a/b/c/d/e/f/g/h;x", "/%2Fa/b/c/d/e/f/g/h;x", "/a/b;/c/d/e/f/g/h%2Fx"),
     ),
+    "slash": ("/;/y", "/;x/admin/y", "/admin/;/y", "/admin%2F;/y"),
     "exact": (
         *("/admin;%2Fx", "/admin;x%5c", "/x;%2F%3F/admin", "/%2Fadmin;x", "/admin%3F;x%2Fy"),
         # Some applications read no further than to the first `;`.
@@ -47,6 +48,12 @@ def test_no_mix_of_separators_passes_a_rule_for_a_path_between_open_ones(cluster
             ingress("closed", rule(at("nested"), *closed), annotations=guard),
             ingress("open-2", rule(at("exact"), path("/", "open"))),
             ingress("closed-2", rule(at("exact"), path("/admin", "closed", kind="Exact")), annotations=guard),
+            ingress("open-3", rule(at("slash"), path("/", "open"))),
+            ingress(
+                "closed-3",
+                rule(at("slash"), *(path(one, "closed", kind="Exact") for one in ("/", "/admin/"))),
+                annotations=guard,
+            ),
             *servers(("open", open_port), ("closed", closed_port)),
             libraries=LIBRARIES,
         )
@@ -57,6 +64,36 @@ def test_no_mix_of_separators_passes_a_rule_for_a_path_between_open_ones(cluster
         for spelling in OPEN:
             answer = exchange(cluster.http_port, f"GET {spelling} HTTP/1.1", f"Host: {at('nested')}")
             assert (answer.status, answer.body) == (200, f"open {spelling}")
+
+
+@pytest.mark.parametrize("wider", ["*.example.com", None])
+def test_no_separator_passes_the_rule_for_an_exact_path_of_a_host_to_a_wider_one(
+    cluster: Cluster, wider: str | None
+) -> None:
+    with echoing("open") as open_port, echoing("closed") as closed_port:
+        cluster.serve(
+            ingress("open", rule(wider, path("/", "open"), path("/group", "closed", kind="Exact"))),
+            ingress("host", rule(at("host"), path("/admin", "closed", kind="Exact")), annotations=RULES["nginx-allow"]),
+            ingress("wild", rule("*.example.com", path("/wild", "closed", kind="Exact"))),
+            ingress("plain", rule(at("plain"), path("/", "open"))),
+            *servers(("open", open_port), ("closed", closed_port)),
+            libraries=LIBRARIES,
+        )
+        expected = {
+            **dict.fromkeys([*CLOSED["exact"], "/admin;/y", "/wild;/y", "/group;/y"], 400),
+            "/x%2Fy": 200,
+        }
+        found = {
+            one: exchange(cluster.http_port, f"GET {one} HTTP/1.1", f"Host: {at('host')}").status for one in expected
+        }
+        # Paths of a wider scope do not count for a host that has the path.
+        plain = {
+            one: exchange(cluster.http_port, f"GET {one} HTTP/1.1", f"Host: {at('plain')}").body
+            for one in ("/admin;/y", "/wild;/y", "/group;/y")
+        }
+
+    assert found == expected
+    assert plain == {one: f"open {one}" for one in plain}
 
 
 def test_no_mix_of_separators_passes_the_rule_of_a_route_between_open_ones(tmp_path: Path) -> None:
@@ -80,3 +117,36 @@ def test_no_mix_of_separators_passes_the_rule_of_a_route_between_open_ones(tmp_p
                 assert exchange(port, f"GET {spelling} HTTP/1.1", "Host: web.test").status == 400, spelling
             for spelling in OPEN:
                 assert exchange(port, f"GET {spelling} HTTP/1.1", "Host: web.test").body == f"open {spelling}"
+
+
+def test_no_separator_passes_the_rule_of_a_route_for_a_host_to_a_wider_one(tmp_path: Path) -> None:
+    port = free_port()
+    exact = {"path": {"type": "Exact", "value": "/exact"}}
+    posted = {"path": {"type": "PathPrefix", "value": "/posted"}, "method": "POST"}
+    expression = {"path": {"type": "RegularExpression", "value": "/admin"}}
+    backend = [{"name": "closed", "port": 80}]
+    with echoing("open") as open_port, echoing("closed") as closed_port:
+        objects = [
+            gateway("gw", {"name": "web", "port": port, "protocol": "HTTP"}),
+            *leading_to("open", open_port),
+            *leading_to("closed", closed_port),
+            route("any", route_rule("/", to="open"), {"matches": [expression], "backendRefs": backend}),
+            route("wide", {"matches": [{"path": {"type": "Exact", "value": "/wide"}}], "backendRefs": backend}),
+            route("wild", {"matches": [exact], "backendRefs": backend}, hostnames=["*.b.test"]),
+            route("host", {"matches": [exact, posted], "backendRefs": backend}, hostnames=["a.test"]),
+            route("plain", route_rule("/", to="open"), hostnames=["plain.test"]),
+        ]
+        with served(tmp_path, port, *objects):
+
+            def status(host: str, target: str) -> int:
+                return exchange(port, f"GET {target} HTTP/1.1", f"Host: {host}").status
+
+            for host in ("a.test", "x.b.test", "x.y.b.test"):
+                for target in ("/exact;/x", "/exact%2Fx", "/admin;/x", "/wide;/x"):
+                    assert (host, target, status(host, target)) == (host, target, 400)
+                assert status(host, "/x;/exact/y") == 200
+            # The list of `/posted` has no candidate for this request, which the wider host serves.
+            assert status("a.test", "/posted/x") == 200
+            assert status("a.test", "/posted;/x") == 400
+            assert status("x.b.test", "/posted;/x") == 200
+            assert status("plain.test", "/exact;/x") == status("plain.test", "/wide;/x") == 200

@@ -82,6 +82,12 @@ def test_beginnings_are_what_an_application_may_read_that_takes_some_characters_
     assert list(dict.fromkeys(read.beginnings())) == beginnings
 
 
+def test_whole_paths_are_read_up_to_the_first_separator_with_and_without_a_slash() -> None:
+    assert Readings("/a/;x/b", "/a/b").exact_paths()[0] == "/a/"
+    assert {"/a", "/a/", "/a/b"} <= {*Readings("/a%2F;/b", "/a/b").exact_paths()}
+    assert "/a" not in Readings("/a/b%2Fc", "/a/b/c").exact_paths()
+
+
 @given(PATHS)
 def test_a_key_is_found_by_a_request_for_it(pieces: list[str]) -> None:
     path = "/" + "".join(pieces)
