@@ -91,7 +91,10 @@ def make_app(
             content = generate_latest(registry)
         return Response(content, media_type=CONTENT_TYPE_LATEST)
 
-    return Starlette(routes=[Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics), *more])
+    app = Starlette(routes=[Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics), *more])
+    # A redirect of `/console/` would name the host of the request, without a check.
+    app.router.redirect_slashes = False
+    return app
 
 
 def _json(

@@ -23,10 +23,10 @@ from typing import Any
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from haptic_trio.console.configuration import NotNowError
-from haptic_trio.console.hosts import Hosts, is_same_origin, misdirected
+from haptic_trio.console.hosts import HostRoute, Hosts, is_same_origin, other_paths
 from haptic_trio.console.protocol import CertificatePage, ChangeList, InstanceList, ProblemList, RoutePage
 from haptic_trio.console.watched import Watched
 from haptic_trio.errors import HapticError
@@ -92,13 +92,12 @@ def make_api(watched: Watched, token: str, hosts: Hosts) -> list[BaseRoute]:
         problems,
         instances,
     )
-    return [_resource(f"{API}/{handler.__name__}", handler, token.encode(), hosts) for handler in handlers]
+    resources = [_resource(f"{API}/{handler.__name__}", handler, token.encode(), hosts) for handler in handlers]
+    return [*resources, other_paths(API, hosts)]
 
 
 def _resource(path: str, handle: Callable[[Request], Awaitable[Any]], token: bytes, hosts: Hosts) -> BaseRoute:
     async def answer(request: Request) -> Response:
-        if not hosts.admit(request):
-            return misdirected()
         if not is_same_origin(request):
             return _error(HTTPStatus.FORBIDDEN, "the origin is not allowed")
         if not _is_allowed(request, token):
@@ -107,7 +106,7 @@ def _resource(path: str, handle: Callable[[Request], Awaitable[Any]], token: byt
             )
         return await _answer(handle, request)
 
-    return Route(path, answer, methods=["GET"])
+    return HostRoute(path, answer, hosts)
 
 
 async def _answer(handle: Callable[[Request], Awaitable[Any]], request: Request) -> Response:

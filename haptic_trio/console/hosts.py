@@ -9,11 +9,13 @@ cannot be rebound.
 import ipaddress
 import re
 import socket
-from collections.abc import Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from http import HTTPStatus
 
-from starlette.requests import HTTPConnection
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[^\[\]:/@\s]+)(?::\d{1,5})?")
 _LOCAL = "localhost"
@@ -38,6 +40,30 @@ class Hosts:
             return False
         name = _plain(match["name"])
         return name == _LOCAL or name.endswith(f".{_LOCAL}") or name in self._names or _is_address(name)
+
+
+class HostRoute(Route):
+    """Route for GET requests to one of *hosts*; requests to others get `misdirected`, whatever their method."""
+
+    def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Response]], hosts: Hosts) -> None:
+        super().__init__(path, endpoint, methods=["GET"])
+        self._hosts = hosts
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if self._hosts.admit(HTTPConnection(scope)):
+            await super().handle(scope, receive, send)
+        else:
+            await misdirected()(scope, receive, send)
+
+
+def other_paths(path: str, hosts: Hosts) -> HostRoute:
+    """Return the route that answers requests for all other paths below *path* with 404."""
+
+    async def answer(_request: Request) -> Response:
+        return PlainTextResponse("Not Found", status_code=int(HTTPStatus.NOT_FOUND))
+
+    return HostRoute(f"{path}/{{path:path}}", answer, hosts)
 
 
 def is_same_origin(connection: HTTPConnection) -> bool:

@@ -4,10 +4,10 @@ from importlib.resources import files
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from haptic_trio.console.hosts import Hosts, misdirected
+from haptic_trio.console.hosts import HostRoute, Hosts, other_paths
 from haptic_trio.console.stream import NOT_ALLOWED, UNAUTHORIZED, Viewers
 
 PAGE = "/console"
@@ -55,15 +55,13 @@ def make_routes(viewers: Viewers, hosts: Hosts) -> list[BaseRoute]:
             return
         await viewers.serve(socket)
 
-    return [*routes, WebSocketRoute(STREAM, stream)]
+    return [*routes, WebSocketRoute(STREAM, stream), other_paths(PAGE, hosts)]
 
 
-def _page(path: str, name: str, media_type: str, hosts: Hosts) -> Route:
+def _page(path: str, name: str, media_type: str, hosts: Hosts) -> BaseRoute:
     content = files("haptic_trio.console").joinpath("page", name).read_bytes()
 
-    async def answer(request: Request) -> Response:
-        if not hosts.admit(request):
-            return misdirected()
+    async def answer(_request: Request) -> Response:
         return Response(content, media_type=media_type, headers=_HEADERS)
 
-    return Route(path, answer)
+    return HostRoute(path, answer, hosts)

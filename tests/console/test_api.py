@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import httpx
 import pytest
+from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 
 from haptic_trio.console.api import make_api
@@ -12,6 +13,7 @@ from haptic_trio.console.configuration import NotNowError
 from haptic_trio.console.hosts import Hosts
 from haptic_trio.console.protocol import CertificatePage, CycleView, Moment, RoutePage
 from haptic_trio.console.watched import Watched
+from haptic_trio.health import HealthReport, make_app
 
 TOKEN = "0123456789abcdef"
 SITE = "http://127.0.0.1:9090"
@@ -77,6 +79,17 @@ async def test_requests_of_others_learn_nothing(headers: dict[str, str], site: s
 
     assert (await ask(pages, headers=headers, site=site)).status_code == status
     assert pages.asked == []
+
+
+@pytest.mark.parametrize("path", ["/api/v1/routes", "/api/v1/routes/", "/api/v1/", "/api/v1/nothing"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_no_path_and_no_method_answers_to_another_host(path: str, method: str) -> None:
+    def report() -> HealthReport:
+        raise AssertionError("a console path")
+
+    app = make_app(report, CollectorRegistry(), make_api(cast("Watched", SimpleNamespace()), TOKEN, Hosts()))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://rebound.example:9090") as client:
+        assert (await client.request(method, path)).status_code == 421
 
 
 async def test_without_a_configuration_the_client_is_asked_to_come_back() -> None:

@@ -246,12 +246,16 @@ async def test_console_answers_to_its_own_names_alone(site: Site, haproxy_binary
                 assert (await answer_of(url, path, host)).startswith("HTTP/1.1 200"), (host, path)
             assert (await answer_of(url, "/console/stream", host, *upgrade)).startswith("HTTP/1.1 101"), host
         # Rebound: the name of a page elsewhere leads here, and is the origin as well.
-        for path in paths:
+        for path in (*paths, "/console/", "/console/nothing"):
             answer = await answer_of(url, path, f"evil.example:{port}")
             assert answer.startswith("HTTP/1.1 421"), path
         origin = f"Origin: http://evil.example:{port}"
         rejected = await answer_of(url, "/console/stream", f"evil.example:{port}", origin, *upgrade)
         assert rejected.startswith("HTTP/1.1 403")
+        assert (await answer_of(url, "/console/", "localhost")).startswith("HTTP/1.1 404")
+        # Nothing redirects to a host that a request names.
+        for path in ("/console.css/", "/healthz/"):
+            assert (await answer_of(url, path, f"evil.example:{port}")).startswith("HTTP/1.1 404"), path
         # Probes and scrapers may use any host name.
         assert (await answer_of(url, "/healthz", "haptic.monitoring.svc")).startswith("HTTP/1.1 200")
 
