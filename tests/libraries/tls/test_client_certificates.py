@@ -213,8 +213,13 @@ def test_revoked_certificates_and_names_with_line_breaks_do_not_come_in(cluster:
     root = issued_by(authority, keys[0], authority, keys[0], is_authority=True)
     contexts: dict[str, ssl.SSLContext] = {}
     serials: dict[str, int] = {}
-    for name in ("fine", "revoked", "a\r\nX-Admin: yes"):
-        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    # As text, longer than what HAProxy reads as a whole, although the certificate is not.
+    unknown = x509.ObjectIdentifier(".".join(["1.3.6.1.4.1", *["268435455"] * 5]))
+    long = [x509.NameAttribute(unknown, "x")] * 300
+    broken = "a\r\nX-Admin: yes"
+    for name in ("fine", "revoked", broken, "long", f"long{broken}", ""):
+        called = [x509.NameAttribute(x509.NameOID.COMMON_NAME, name)] if name else []
+        subject = x509.Name([*called, *(long if name.startswith("long") else [])])
         leaf = issued_by(authority, keys[0], subject, keys[1])
         file = tmp_path / f"{len(contexts)}.pem"
         key = keys[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -224,10 +229,11 @@ def test_revoked_certificates_and_names_with_line_breaks_do_not_come_in(cluster:
     with serving("web") as running:
         cluster.serve(
             asking("must", {"auth-tls-secret": "one"}),
+            asking("hi", {"auth-tls-secret": "one"}, HI),
             authority_secret(
                 "one", root.public_bytes(Encoding.PEM), ca_crl=revoked_by(keys[0], authority, serials["revoked"])
             ),
-            site_secret("must.example.com"),
+            site_secret("must.example.com", "hi.example.com"),
             service("web"),
             endpoint_slice("web", endpoint("127.0.0.1"), ports=running["web"]),
             libraries=LIBRARIES,
@@ -236,7 +242,16 @@ def test_revoked_certificates_and_names_with_line_breaks_do_not_come_in(cluster:
         assert once(cluster, "must.example.com", contexts["fine"]).status == 200
         with pytest.raises((ssl.SSLError, OSError, http.client.HTTPException)):
             once(cluster, "must.example.com", contexts["revoked"])
-        assert once(cluster, "must.example.com", contexts["a\r\nX-Admin: yes"]).status == 403
+        for name in (broken, f"long{broken}"):
+            for host in ("hi.example.com", "must.example.com"):
+                assert once(cluster, host, contexts[name]).status == 403
+        # No application takes an empty header for a name.
+        found = once(cluster, "hi.example.com", contexts["long"]).body
+        assert "x-ssl-client-cn: long" in found
+        assert "x-ssl-client-dn" not in found
+        found = once(cluster, "hi.example.com", contexts[""]).body
+        assert "x-ssl-client-sha1" in found
+        assert "x-ssl-client-cn" not in found
 
 
 @pytest.mark.parametrize(
