@@ -9,6 +9,7 @@ from haptic_trio.gateway.objects import Lookups, Resource, namespace_of
 from haptic_trio.ingress.certificates import Certificates, Line, SecretLines
 from haptic_trio.ingress.classes import OwnClasses, class_of
 from haptic_trio.ingress.gaps import Gap, gaps_of
+from haptic_trio.ingress.guards import places_of
 from haptic_trio.ingress.served import ANY, Vendors, age_of, normal_host, normal_path, served_by, tls_of
 
 SHARED: Final = "shared"
@@ -182,6 +183,10 @@ class IngressFunctions:
         return IngressView(
             ingress, resources, _classes(*classes), _vendors_of(annotations), (str(ownership), _texts(catch_all))
         )
+
+    def places(self, ingress: Resource, annotations: Mapping[str, Any]) -> list[list[str]]:
+        """Return arguments for `guarded`: each path of *ingress*, with the prefixes that cover it."""
+        return list(places_of(served_by(ingress, _vendors_of(annotations))))
 
     def certificate_lines(
         self, secret: Resource, resources: Lookups, classes: list[Any], annotations: Mapping[str, Any]

@@ -96,6 +96,8 @@ class Served(msgspec.Struct, frozen=True):
     """Whether connections go to its endpoints as they are."""
     wholes: frozenset[str] = frozenset()
     """The hosts of which it has all paths."""
+    prefixes: Mapping[str, frozenset[str]] = {}
+    """By host: those of the paths below which it has all paths."""
 
     def serves(self, host: str) -> bool:
         """Whether *host* is one of its rules, aliases or `spec.tls`."""
@@ -128,32 +130,37 @@ def _served_by(ingress: Resource, vendors: Vendors) -> Served:
     rules = [rule for rule in items_of(ingress, "spec", "rules") if isinstance(rule, Mapping)]
     has_default = bool(dig(ingress, "spec", "defaultBackend"))
     routes: dict[str, set[str]] = {}
+    below: dict[str, set[str]] = {}
     everything: set[str] = set()
+    all_below: set[str] = set()
     wholes: set[str] = set()
-    has_root = False
     for rule in rules:
         prefixes = {route_path(path, is_patterned) for path in _paths_of(rule, are_exact=False)}
         paths = prefixes.union(route_path(path, is_patterned=False) for path in _paths_of(rule, are_exact=True))
         everything |= paths
-        has_root = has_root or "" in prefixes
+        all_below |= prefixes
         host = normal_host(text_of(rule, "host")) or ANY
         routes.setdefault(host, set()).update(paths, [""] if has_default else [])
+        below.setdefault(host, set()).update(prefixes, [""] if has_default else [])
         if has_default or "" in prefixes:
             wholes.add(host)
     if has_default and not rules:
-        routes[ANY] = {""}
+        routes[ANY] = below[ANY] = {""}
     for vendor in vendors.all if said else ():
         for host in _words(said, vendor, _ALIASES):
             routes.setdefault(host, set()).update(everything)
-            wholes.update([host] if has_root else [])
+            below.setdefault(host, set()).update(all_below)
+            wholes.update([host] if "" in all_below else [])
         for host in _words(said, vendor, _REDIRECTS):
             routes.setdefault(host, set()).add("")
+            below.setdefault(host, set()).add("")
             wholes.update([host] if rules and items_of(rules[0], "http", "paths") else [])
         if _PARTNER in vendor.known and _is_on(said, vendor.prefix + _PARTNER):
             for rule in rules:
                 host = text_of(rule, "host")
                 if host and not host.startswith("*."):
                     routes.setdefault(partner_of(host), set()).add("")
+                    below.setdefault(partner_of(host), set()).add("")
                     wholes.update([partner_of(host)] if items_of(rule, "http", "paths") else [])
     return Served(
         age_of(ingress),
@@ -167,6 +174,7 @@ def _served_by(ingress: Resource, vendors: Vendors) -> Served:
         ),
         any(vendor.passthrough and _is_on(said, vendor.prefix + vendor.passthrough) for vendor in vendors.all),
         frozenset(wholes) if wholes else NONE,
+        {host: frozenset(paths) for host, paths in below.items()},
     )
 
 

@@ -41,14 +41,14 @@ def rejected() -> bool:
     return current_recorder().is_rejected()
 
 
-def guarded(by: str, otherwise: str = "") -> Emitted:
+def guarded(by: str, *otherwise: str) -> Emitted:
     """Declare that access to the output of the fragment is guarded *by* something such as `password`; returns no text.
 
     If the object is rejected later, no former version without this guard is
-    served, unless that has the guard *otherwise*. Call it before anything that
-    can fail.
+    served, unless that has one of the guards *otherwise*. Call it before
+    anything that can fail.
     """
-    current_recorder().guard(str(by), str(otherwise))
+    current_recorder().guard(str(by), *map(str, otherwise))
     return Emitted("")
 
 

@@ -17,7 +17,7 @@ from haptic_trio.templating.values.paths import RenderedFile
 from haptic_trio.templating.values.subjects import Concern, FragmentKey, Origin, is_same_object, size_of, uid_of
 
 OTHERWISE: Final = "\0"
-"""Separator between a guard and one that a former version may have instead."""
+"""Separator between a guard and those that a former version may have instead."""
 _TABLE: Final = re.compile(r"\n    stick-table [^\n]*?\bsize ([0-9]+)([kKmMgG]?)")
 _TLS_SERVER: Final = re.compile(r"\n    server [^\n]*? ssl(?![^ \n])([^\n]*)")
 _RULES: Final = ("\n    http-request ", "\n    http-response ", "\n    http-after-response ", "\n    tcp-request ")

@@ -179,9 +179,9 @@ class Recorder(Meter):
 
     # Output of the current fragment besides its text.
 
-    def guard(self, by: str, otherwise: str = "") -> None:
+    def guard(self, by: str, *otherwise: str) -> None:
         """Record that access to the output of the current fragment is guarded; see `FragmentOutput.guards`."""
-        self.trace.guards.add(f"{by}{OTHERWISE}{otherwise}" if otherwise else by)
+        self.trace.guards.add(OTHERWISE.join((by, *filter(None, otherwise))))
 
     def is_rejected(self) -> bool:
         """Whether the rendered object is rejected and has no fallback; its text is output only if this is asked."""

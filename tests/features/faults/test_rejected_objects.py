@@ -108,6 +108,29 @@ async def test_ingress_is_not_open_where_it_is_to_be_guarded(site: Site, haproxy
         assert (await site.get("shop.test"))[0] == 403
 
 
+async def test_a_path_that_a_guarded_ingress_moves_to_is_not_open(site: Site, haproxy_binary: Path) -> None:
+    configure(site)
+    async with backend("one") as port, controller(site, haproxy_binary) as running:
+        site.write_service("web", port)
+        # What would be asked for a path that the last good version does not have.
+        site.write("open", ingress("open", "shop.test", "web", "/"))
+        site.write("shop", shop(path="/old", whitelist_source_range="192.0.2.1"))
+        await running.answers(site, "shop.test", 403, "/old/x")
+
+        # The path of the last good version guards those below it.
+        since = len(running.events)
+        site.write("shop", shop(path="/old/below", whitelist_source_range="192.0.2.1/33"))
+        assert (await rejected(running, "shop", since=since)).has_fallback
+        assert (await site.get("shop.test", "/old/below"))[0] == 403
+
+        since = len(running.events)
+        site.write("shop", shop(path="/new", whitelist_source_range="192.0.2.1/34"))
+        await running.answers(site, "shop.test", 503, "/new/x")
+        assert not (await rejected(running, "shop", since=since)).has_fallback
+        # The new version no longer has it.
+        assert (await site.get("shop.test", "/old/x"))[0] == 200
+
+
 async def test_a_rejected_canary_passes_no_newer_rule_of_the_ingress_that_it_shares(
     site: Site, haproxy_binary: Path
 ) -> None:
