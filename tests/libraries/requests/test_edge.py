@@ -81,6 +81,23 @@ def test_no_client_hides_the_address_that_a_proxy_appends(
         assert ask(cluster.http_port, HOST, headers={header: appended.replace("7", "8")}).status == 200
 
 
+def test_a_network_has_the_ipv6_addresses_that_are_made_of_its_addresses(cluster: Cluster) -> None:
+    """HAProxy compares mapped, compatible and 6to4 addresses with IPv4 networks, and no other ones."""
+    expected = {
+        "203.0.113.7": 200,
+        "::ffff:203.0.113.7": 200,
+        "::203.0.113.7": 200,
+        "2002:cb00:7107::1": 200,
+        "2002:cb00:7207::1": 403,
+        "64:ff9b::203.0.113.7": 403,
+        "2001:db8::203.0.113.7": 403,
+    }
+    with edge(cluster, trustedProxies=["127.0.0.0/8"], allowedSources=["203.0.113.0/24"]):
+        answers = {one: ask(cluster.http_port, HOST, headers={"X-Forwarded-For": one}).status for one in expected}
+
+    assert answers == expected
+
+
 def test_each_request_has_an_identifier_that_client_and_server_learn(cluster: Cluster) -> None:
     with edge(cluster, requestIdHeader="X-Request-ID"):
         first, second = (ask(cluster.http_port, HOST, headers={"X-Request-ID": "mine"}) for _ in range(2))
