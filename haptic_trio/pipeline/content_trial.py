@@ -11,14 +11,15 @@ at fault; several are offered again one by one, and each is at fault if the
 configuration fails with it. The trial does not track where contents are used,
 so every validation phase can reject a content.
 
-Tenants share contents. If the parser or HAProxy rejects only objects of one
-namespace with a new content, and objects of other namespaces use it as well, it
+Tenants share contents. If only objects of one namespace fail or are rejected
+with a new content, and objects of other namespaces use it as well, it
 is judged again without these objects, once. An object that reaches a limit with a new content is
 quarantined, and the content is used: otherwise a tenant whose namespace has
 just enough room for the former keys of an issuer could keep them for all.
 """
 
 from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
 from enum import IntEnum
 
 from haptic_trio.errors import Problem
@@ -104,11 +105,18 @@ class ContentTrial:
                 return True
             self._expected = frozenset(failing)
             return False
+        users = frozenset(key.namespace for key in rendered.changed)
+        if self._users is None:
+            self._users = users
         if self._phase is not _Phase.RENDER:
-            if self._users is None:
-                self._users = frozenset(key.namespace for key in rendered.changed)
             return self._judge_after_verdict(broken)
-        return self._judge_one(broken) if self._candidate is not None else self._judge_all(failing)
+        if self._candidate is None:
+            return self._judge_all(failing)
+        if broken and self._is_used_without(broken, users):
+            self._spared = self._candidate[1], next(iter(broken)).namespace
+            self._expected |= broken.keys()
+            broken = {}
+        return self._judge_one(broken)
 
     def _judge_after_verdict(self, broken: Mapping[FragmentKey, Problem]) -> bool:
         if self._candidate is None or self._error is not None or not broken or not self._broken:
@@ -136,7 +144,8 @@ class ContentTrial:
             self._expected = frozenset({*self._broken, *failing})
             self._offer_all()
             return True
-        if self._phase is _Phase.CHECK and self._is_used_without(recovered):
+        users = self._users or frozenset()
+        if self._phase is not _Phase.PARSE and len(self._withheld) == 1 and self._is_used_without(recovered, users):
             self._expected = frozenset(failing)
             (content,) = self._withheld.values()
             self._spared = content, recovered[0].namespace
@@ -147,18 +156,21 @@ class ContentTrial:
             self._problem = self._broken[recovered[0]]
         return self._succeed()
 
-    def _is_used_without(self, recovered: Collection[FragmentKey]) -> bool:
-        """Whether the only withheld content can be judged without the fragments *recovered*, which are one tenant's."""
-        namespaces = {key.namespace for key in recovered}
-        if self._error is not None or len(self._withheld) != 1 or len(namespaces) != 1 or "" in namespaces:
+    def _is_used_without(self, broken: Collection[FragmentKey], users: AbstractSet[str]) -> bool:
+        """Whether the candidate, or the only withheld content, can be judged without *broken*, which are one tenant's.
+
+        *users* are the namespaces of the fragments that changed with this content.
+        """
+        namespaces = {key.namespace for key in broken}
+        if self._error is not None or len(namespaces) != 1 or "" in namespaces:
             return False
-        (content,) = self._withheld.values()
+        content = self._candidate[1] if self._candidate is not None else next(iter(self._withheld.values()))
         is_second = self._spared is not None and content is self._spared[0]
-        return not is_second and bool((self._users or frozenset()) - namespaces)
+        return not is_second and bool(users - namespaces)
 
     def _is_spared(self, rejection: Rejection) -> bool:
         """Whether *rejection* says nothing about the contents that are offered now."""
-        if self._spared is None or not rejection.is_verdict:
+        if self._spared is None:
             return False
         spared, namespace = self._spared
         return rejection.key.namespace == namespace and any(one is spared for one in self._contents.pending().values())

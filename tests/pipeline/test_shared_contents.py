@@ -26,6 +26,9 @@ backend {{ ident(svc.metadata.namespace, svc.metadata.name) }}
 {% if svc.metadata.network is defined %}
     http-request deny if { src -- {{ svc.metadata.network | word }} }
 {% endif %}
+{% if svc.metadata.unwanted is defined and svc.metadata.unwanted in http.fetch("https://lists.example.com/shared") %}
+{{ fail("unwanted") }}
+{% endif %}
 {% if svc.metadata.broken is defined %}
 {{ fail("broken") }}
 {% endif %}
@@ -57,6 +60,39 @@ async def test_a_tenant_who_reaches_a_limit_with_a_content_keeps_it_from_no_othe
         text = (await bench.made()).text
         assert (text.count("10.0.0.3:80"), text.count("10.0.0.1:80"), bench.rejected) == (2, 0, [])
         assert bench.quarantine.objects == ()
+
+
+async def test_a_tenant_whose_object_fails_with_a_new_content_keeps_it_from_no_other(haproxy_binary: Path) -> None:
+    bench = ContentBench(haproxy_binary, SHARED, {"shared": "10.0.0.1\n"})
+    bench.put(service("web"), tenant(unwanted="10.0.0.2"))
+    await bench.made()
+    await bench.give(shared="10.0.0.2\n")
+
+    text = (await bench.made()).text
+    assert (text.count("10.0.0.2:80"), text.count("10.0.0.1:80"), bench.rejected) == (1, 1, [])
+    assert [one.ref.namespace for one in bench.quarantine.objects] == ["tenant"]
+    await bench.give(shared="10.0.0.3\n")
+    assert (await bench.made()).text.count("10.0.0.3:80") == 2
+    assert bench.quarantine.objects == ()
+    # A content that nobody else can use is at fault.
+    await bench.give(shared="no address\n")
+    assert (await bench.made()).text.count("10.0.0.3:80") == 2
+    assert [name for name, _ in bench.rejected] == ["shared"]
+
+
+async def test_of_several_new_contents_a_tenant_keeps_none_from_others(haproxy_binary: Path) -> None:
+    several = SHARED.replace(
+        "{% if svc.metadata.network is", "    # {{ http.fetch('https://lists.example.com/other').strip() }}\n"
+        "{% if svc.metadata.network is"
+    )  # fmt: skip
+    bench = ContentBench(haproxy_binary, several, {"shared": "10.0.0.1\n", "other": "first\n"})
+    bench.put(service("web"), tenant(unwanted="10.0.0.2"))
+    await bench.made()
+    await bench.give(shared="10.0.0.2\n", other="second\n")
+
+    text = (await bench.made()).text
+    assert (text.count("10.0.0.2:80"), text.count("10.0.0.1:80"), bench.rejected) == (1, 1, [])
+    assert (text.count("# second"), text.count("# first")) == (1, 1)
 
 
 async def test_a_tenant_who_fails_for_a_limit_or_else_for_a_fault_rejects_no_content(haproxy_binary: Path) -> None:
