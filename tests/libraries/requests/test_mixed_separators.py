@@ -121,17 +121,19 @@ def test_no_mix_of_separators_passes_the_rule_of_a_route_between_open_ones(tmp_p
 
 def test_no_separator_passes_the_rule_of_a_route_for_a_host_to_a_wider_one(tmp_path: Path) -> None:
     port = free_port()
-    exact = {"path": {"type": "Exact", "value": "/exact"}}
+    exact, opened = ({"path": {"type": "Exact", "value": value}} for value in ("/exact", "/open"))
     posted = {"path": {"type": "PathPrefix", "value": "/posted"}, "method": "POST"}
-    expression = {"path": {"type": "RegularExpression", "value": "/admin"}}
+    expressions = [{"path": {"type": "RegularExpression", "value": value}} for value in ("/admin", r"/files/.*\.pdf")]
     backend = [{"name": "closed", "port": 80}]
     with echoing("open") as open_port, echoing("closed") as closed_port:
         objects = [
             gateway("gw", {"name": "web", "port": port, "protocol": "HTTP"}),
             *leading_to("open", open_port),
             *leading_to("closed", closed_port),
-            route("any", route_rule("/", to="open"), {"matches": [expression], "backendRefs": backend}),
+            route("any", route_rule("/", to="open"), {"matches": expressions, "backendRefs": backend}),
             route("wide", {"matches": [{"path": {"type": "Exact", "value": "/wide"}}], "backendRefs": backend}),
+            route("c", route_rule("/", to="open"), hostnames=["*.c.test"]),
+            route("same", {"matches": [opened], "backendRefs": [{"name": "open", "port": 80}]}, hostnames=["a.c.test"]),
             route("wild", {"matches": [exact], "backendRefs": backend}, hostnames=["*.b.test"]),
             route("host", {"matches": [exact, posted], "backendRefs": backend}, hostnames=["a.test"]),
             route("plain", route_rule("/", to="open"), hostnames=["plain.test"]),
@@ -145,6 +147,13 @@ def test_no_separator_passes_the_rule_of_a_route_for_a_host_to_a_wider_one(tmp_p
                 for target in ("/exact;/x", "/exact%2Fx", "/admin;/x", "/wide;/x"):
                     assert (host, target, status(host, target)) == (host, target, 400)
                 assert status(host, "/x;/exact/y") == 200
+            assert status("a.c.test", "/open;/x") == 200
+            # A request without a host has the scope of an empty one.
+            for target, expected in {"/wide;/x": 400, "/admin;/x": 400, "/x;/y": 200}.items():
+                assert exchange(port, f"GET {target} HTTP/1.0").status == expected
+            # No application reads the beginning of this path alone.
+            assert status("a.test", "/files/x%2Fy.pdf") == 200
+            assert status("a.test", "/files/x;/y.pdf") == 400
             # The list of `/posted` has no candidate for this request, which the wider host serves.
             assert status("a.test", "/posted/x") == 200
             assert status("a.test", "/posted;/x") == 400
