@@ -87,7 +87,7 @@ def explain(
         raise click.UsageError("give TARGET or --search TEXT")
     as_json = output_format == "json"
     with showing_steps(sys.stderr) as steps:
-        snapshot = trio.run(read_snapshot, source, steps)
+        snapshot = trio.run(partial(read_snapshot, source, steps, places=True))
         explained, failures = None, list[Finding]()
         if snapshot.loaded is not None:
             begin_rendering(steps, snapshot.stores, check=check)

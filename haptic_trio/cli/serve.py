@@ -295,7 +295,7 @@ async def _run_locked(
         endpoints=endpoints,
         leadership=leadership,
         events=events,
-        places=places_of(options.input, cluster),
+        places=places_of(options.input, cluster, stays=True),
         retained=retained_in(options.state_dir),
         queue_metrics=WorkQueueMetrics(metrics.registry),
         collections=Collections(wanted=True),

@@ -49,14 +49,15 @@ def begin_reading(steps: Steps, cluster: Client) -> None:
         steps.begin("connecting to the API server")
 
 
-def places_of(options: InputOptions, cluster: Client) -> Places:
-    """Return the places of objects in the directory of *options*, as the user wrote it."""
+def places_of(options: InputOptions, cluster: Client, *, stays: bool) -> Places:
+    """Return the places of objects in the directory of *options*, as the user wrote it; those of now unless *stays*."""
     if options.manifests is None or not isinstance(cluster, DirectoryCluster):
         return nowhere
     absolute, given = f"{options.manifests.absolute()}/", f"{options.manifests}/"
+    place_of = cluster.place_of if stays else cluster.places()
 
     def place_as_given(ref: ResourceRef) -> Place | None:
-        place = cluster.place_of(ref)
+        place = place_of(ref)
         return place._replace(source=place.source.replace(absolute, given)) if place is not None else None
 
     return place_as_given

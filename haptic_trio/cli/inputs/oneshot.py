@@ -93,10 +93,10 @@ class ParseOnly(Validator):
         return ()
 
 
-async def read_snapshot(options: InputOptions, steps: Steps = SILENT) -> Snapshot:
+async def read_snapshot(options: InputOptions, steps: Steps = SILENT, *, places: bool = False) -> Snapshot:
     """Return the contents of the cluster, with the problems of its manifests and its configuration.
 
-    Raises `IncompleteError` if a kind cannot be read.
+    With *places*, also the places of all objects, which take memory. Raises `IncompleteError` if a kind cannot be read.
     """
     problems: dict[str, tuple[Problem, ...]] = {}
     cluster = make_cluster(options, problems.__setitem__)
@@ -125,7 +125,7 @@ async def read_snapshot(options: InputOptions, steps: Steps = SILENT) -> Snapsho
         stores=stores,
         findings=(*manifests, *findings),
         manifests=objects,
-        places=places_of(options, cluster),
+        places=places_of(options, cluster, stays=False) if places else nowhere,
     )
 
 

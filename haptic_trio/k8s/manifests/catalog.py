@@ -152,6 +152,14 @@ class Catalog:
                 return claims[0].order
         return None
 
+    def places(self) -> dict[tuple[str, str, str], tuple[str, int]]:
+        """Return what `place_of` says of each object, by kind, namespace and name."""
+        found: dict[tuple[str, str, str], tuple[str, int]] = {}
+        for key, claims in self._claims.items():
+            if claims:
+                found.setdefault(key[1:], claims[0].order)
+        return found
+
     def update(self, contents: Iterable[FileContent], gone: Iterable[str], now: float) -> Outcome:
         """Take in what files hold now and which files are gone, and let go what has been gone for the grace."""
         touched: dict[Key, None] = {}

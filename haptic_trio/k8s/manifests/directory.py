@@ -31,7 +31,7 @@ from haptic_trio.k8s.manifests.files import (
 from haptic_trio.k8s.manifests.objects import Check
 from haptic_trio.k8s.manifests.subscription import Matcher, Subscription
 from haptic_trio.k8s.manifests.tree import DirectoryError, TreeChange, find_unwatched, watch_tree
-from haptic_trio.k8s.resource import Place, Resource, ResourceRef, ResourceType
+from haptic_trio.k8s.resource import Place, Places, Resource, ResourceRef, ResourceType
 
 T = TypeVar("T")
 
@@ -137,6 +137,16 @@ class DirectoryCluster:
         """Return the place of the manifest of *ref*, with an absolute path; None if there is none."""
         found = self._catalog.place_of(ref)
         return Place(*found) if found is not None else None
+
+    def places(self) -> Places:
+        """Return `place_of` for the objects of now, without the memory that the catalog takes to follow changes."""
+        found = self._catalog.places()
+
+        def place_of(ref: ResourceRef) -> Place | None:
+            place = found.get((ref.kind, ref.namespace, ref.name))
+            return Place(*place) if place is not None else None
+
+        return place_of
 
     @property
     def listing(self) -> Listing:
