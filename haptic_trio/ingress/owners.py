@@ -65,6 +65,9 @@ class TlsOwners(msgspec.Struct, frozen=True):
     """The oldest one of the owner's namespace that asks clients for certificates."""
 
 
+_NO_CONTESTS: Final[Mapping[str, Contest]] = {}
+
+
 class Owners(msgspec.Struct, frozen=True):
     """The owners of a host and its paths."""
 
@@ -150,6 +153,8 @@ def _claimant(age: Age) -> Claimant:
 class _Ask:
     """A lookup aspect over Ingresses. It keeps a large set of them, so that an answer costs only what has changed."""
 
+    __slots__ = ("_classes", "_identity", "_reader", "_vendors")
+
     def __init__(self, key: str, vendors: Vendors, classes: frozenset[str], *more: Any) -> None:
         self._identity = (key, vendors, classes, *more)
         self._vendors = vendors
@@ -184,6 +189,8 @@ class _Ask:
 class _AskOwners(_Ask):
     """Lookup aspect: the owners of a host among the Ingresses of some classes."""
 
+    __slots__ = ("_among", "_book", "_host")
+
     def __init__(self, host: str, vendors: Vendors, classes: frozenset[str], among: frozenset[str]) -> None:
         super().__init__(host, vendors, classes, among)
         self._host = host
@@ -196,7 +203,8 @@ class _AskOwners(_Ask):
             del self._book
         return Owners(
             tuple(map(_claimant, book.firsts[:_MOST_NAMED])),
-            {path: Contest(_claimant(one.holder), _claimant(one.rival)) for path, one in book.contests.items()},
+            {path: Contest(_claimant(one.holder), _claimant(one.rival)) for path, one in book.contests.items()}
+            or _NO_CONTESTS,
             next(iter(book.requests), None),
             _tls_owners(book),
             reader.others,
@@ -225,6 +233,8 @@ def _tls_owners(book: HostBook) -> TlsOwners:
 
 class _AskExclusions(_Ask):
     """Lookup aspect: the hosts that a wildcard excludes; see `exclusions_of`."""
+
+    __slots__ = ("_books", "_claimant", "_domain", "_older", "_others")
 
     def __init__(self, key: str, claimant: Age, vendors: Vendors, classes: frozenset[str]) -> None:
         super().__init__(key, vendors, classes, claimant)

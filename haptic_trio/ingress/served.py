@@ -1,6 +1,7 @@
 """Hosts, paths and certificates of one Ingress, in a comparable form."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
 
@@ -46,6 +47,7 @@ _YES: Final = frozenset({"true", "on", "yes", "1"})
 _LATER: Final = "~"
 """Of one without a creation time, which comes after all others."""
 _MOST_KNOWN: Final = 4_096
+_MOST_KNOWN_PATHS: Final = 1_024
 
 
 class Named(NamedTuple):
@@ -94,7 +96,7 @@ class Served(msgspec.Struct, frozen=True):
     """Whether it asks clients for certificates."""
     passes_through: bool
     """Whether connections go to its endpoints as they are."""
-    wholes: frozenset[str] = frozenset()
+    wholes: tuple[str, ...] = ()
     """The hosts of which it has all paths."""
     prefixes: Mapping[str, frozenset[str]] = {}
     """By host: those of the paths below which it has all paths."""
@@ -105,6 +107,7 @@ class Served(msgspec.Struct, frozen=True):
 
 
 _NOTHING: Final = Served(("", "", ""), {}, {}, clients=False, passes_through=False)
+_NO_CERTIFICATES: Final[Mapping[str, tuple[Named, ...]]] = {}
 _known: dict[int, tuple[Resource, Vendors, Served]] = {}
 
 
@@ -162,9 +165,10 @@ def _served_by(ingress: Resource, vendors: Vendors) -> Served:
                     routes.setdefault(partner_of(host), set()).add("")
                     below.setdefault(partner_of(host), set()).add("")
                     wholes.update([partner_of(host)] if items_of(rule, "http", "paths") else [])
+    found = {host: _shared(frozenset(paths)) for host, paths in routes.items()}
     return Served(
         age_of(ingress),
-        {host: frozenset(paths) for host, paths in routes.items()},
+        found,
         _certificates(ingress, [host for host in routes if host != ANY]),
         any(
             _CLIENTS in vendor.known
@@ -173,9 +177,15 @@ def _served_by(ingress: Resource, vendors: Vendors) -> Served:
             for vendor in vendors.all
         ),
         any(vendor.passthrough and _is_on(said, vendor.prefix + vendor.passthrough) for vendor in vendors.all),
-        frozenset(wholes) if wholes else NONE,
-        {host: frozenset(paths) for host, paths in below.items()},
+        tuple(wholes),
+        found if below == routes else {host: _shared(frozenset(paths)) for host, paths in below.items()},
     )
+
+
+@lru_cache(_MOST_KNOWN_PATHS)
+def _shared(paths: frozenset[str]) -> frozenset[str]:
+    """Return one object for equal sets: most Ingresses have the path `/` alone."""
+    return paths
 
 
 def _paths_of(rule: Mapping[str, Any], *, are_exact: bool) -> list[str]:
@@ -188,14 +198,14 @@ def age_of(ingress: Resource) -> Age:
     return text_of(ingress, "metadata", "creationTimestamp") or _LATER, namespace_of(ingress), name_of(ingress)
 
 
-def _certificates(ingress: Resource, own: Sequence[str]) -> dict[str, tuple[Named, ...]]:
+def _certificates(ingress: Resource, own: Sequence[str]) -> Mapping[str, tuple[Named, ...]]:
     found: dict[str, dict[Named, None]] = {}
     for hosts, secret in tls_of(ingress):
         named = Named(secret, is_implied=not hosts)
         # An invalid host name rejects the Ingress, but not its Secret, which others may name as well.
         for host in filter(is_hostname, hosts or own):
             found.setdefault(host, {}).update({named: None} if secret else {})
-    return {host: tuple(named) for host, named in found.items()}
+    return {host: tuple(named) for host, named in found.items()} if found else _NO_CERTIFICATES
 
 
 def tls_of(ingress: Resource) -> list[tuple[tuple[str, ...], str]]:
@@ -211,7 +221,9 @@ def tls_of(ingress: Resource) -> list[tuple[tuple[str, ...], str]]:
 
 def normal_host(text: str) -> str:
     """Return a host name as it is compared."""
-    return text.lower().rstrip(".")
+    normal = text.lower().rstrip(".")
+    # Every Ingress keeps its hosts, so one object for both.
+    return text if normal == text else normal
 
 
 def normal_path(text: str) -> str:

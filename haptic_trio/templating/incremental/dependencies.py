@@ -23,8 +23,8 @@ class DependencyIndex:
     def __init__(self) -> None:
         # Most questions have one asker.
         self._nodes: dict[Dependency, Node | dict[Node, Dependency]] = {}
-        # The parts of each question, by aspect.
-        self._parts: dict[Dependency, dict[Any, Part]] = {}
+        # The parts of each question, by aspect if there are several; most questions have one.
+        self._parts: dict[Dependency, Part | dict[Any, Part]] = {}
         self.answers: dict[Part, Any] = {}
         """The answers of parts now, as far as they are known."""
 
@@ -56,7 +56,7 @@ class DependencyIndex:
             else:
                 continue
             if type(question) is Part:
-                index._parts.setdefault(question.question, {})[question.aspect] = question
+                index._put(question)
         return index
 
     def __len__(self) -> int:
@@ -76,11 +76,13 @@ class DependencyIndex:
             known = nodes.get(question)
             if known is None:
                 if type(question) is Part:
-                    parts = self._parts.get(question.question)
-                    if parts is None or parts.get(question.aspect) is not question:
-                        # Its last asker may have discarded it, and another part may have replaced it.
-                        parts = self._parts.setdefault(question.question, {})
-                        question = parts.setdefault(question.aspect, question)  # noqa: PLW2901  it is the same
+                    present = self._find(question.question, question.aspect)
+                    if present is None:
+                        # Its last asker has discarded it.
+                        self._put(question)
+                    elif present is not question:
+                        # Another part has replaced it.
+                        question = present  # noqa: PLW2901  it is the same
                         if question in nodes:
                             result += self.add(node, (question,))
                             continue
@@ -110,19 +112,36 @@ class DependencyIndex:
         del self._nodes[question]
         if type(question) is Part:
             self.answers.pop(question, None)
-            parts = self._parts[question.question]
-            del parts[question.aspect]
-            if not parts:
-                del self._parts[question.question]
+            self._drop(question)
+
+    def _find(self, question: Dependency, aspect: Any) -> Part | None:
+        known = self._parts.get(question)
+        if isinstance(known, dict):
+            return known.get(aspect)
+        return known if known is not None and known.aspect == aspect else None
+
+    def _put(self, part: Part) -> None:
+        known = self._parts.get(part.question)
+        if known is None:
+            self._parts[part.question] = part
+        elif isinstance(known, dict):
+            known[part.aspect] = part
+        else:
+            self._parts[part.question] = {known.aspect: known, part.aspect: part}
+
+    def _drop(self, part: Part) -> None:
+        known = self._parts[part.question]
+        if isinstance(known, dict):
+            del known[part.aspect]
+        if not known or known is part:
+            del self._parts[part.question]
 
     def part(self, question: Dependency, aspect: Any) -> Part:
         """Return the part *aspect* of *question*, for a rendering that is about to depend on it."""
-        parts = self._parts.get(question)
-        if parts is None:
-            parts = self._parts[question] = {}
-        part = parts.get(aspect)
+        part = self._find(question, aspect)
         if part is None:
-            part = parts[aspect] = Part(question, aspect)
+            part = Part(question, aspect)
+            self._put(part)
         return part
 
     def renew(self, question: Dependency, answer: Callable[[Any], Any] | None) -> list[Part]:
@@ -132,11 +151,10 @@ class DependencyIndex:
         unknown. The same holds for a part for which *answer* raises.
         """
         changed: list[Part] = []
-        parts = self._parts.get(question, {})
-        for part in list(parts.values()):
+        for part in self.parts(question):
             before = self.answers.pop(part, UNKNOWN)
             if part not in self._nodes:
-                del parts[part.aspect]
+                self._drop(part)
                 continue
             if answer is not None:
                 # A rendering that asks again fails for the same reason, and reports it with its place.
@@ -145,13 +163,14 @@ class DependencyIndex:
             now = self.answers.get(part, UNKNOWN)
             if now is UNKNOWN or before is UNKNOWN or now != before:
                 changed.append(part)
-        if not parts:
-            self._parts.pop(question, None)
         return changed
 
     def parts(self, question: Dependency) -> tuple[Part, ...]:
         """Return the parts of *question*."""
-        return tuple(self._parts.get(question, {}).values())
+        known = self._parts.get(question)
+        if known is None:
+            return ()
+        return tuple(known.values()) if isinstance(known, dict) else (known,)
 
     def outdated(self, question: Dependency, answer: Callable[[Any], Any]) -> list[Part]:
         """Return the parts of *question* for which *answer* returns another answer, and keep the present answers."""
@@ -168,7 +187,7 @@ class DependencyIndex:
     def count(self, question: Dependency) -> int:
         """Return how often nodes asked *question* or a part of it."""
         if type(question) is not Part and question in self._parts:
-            return sum(map(self.count, self._parts[question].values()))
+            return sum(map(self.count, self.parts(question)))
         known = self._nodes.get(question)
         if known is None:
             return 0
@@ -177,7 +196,7 @@ class DependencyIndex:
     def askers(self, question: Dependency) -> tuple[Node, ...]:
         """Return the nodes that asked *question*, or any part of it."""
         if type(question) is not Part and question in self._parts:
-            return tuple(dict.fromkeys(node for part in self._parts[question].values() for node in self.askers(part)))
+            return tuple(dict.fromkeys(node for part in self.parts(question) for node in self.askers(part)))
         known = self._nodes.get(question)
         if known is None:
             return ()
