@@ -19,7 +19,7 @@ from haptic_trio.slow_steps import SlowStep, SlowSteps
 
 # The duration of an example depends on the load of the machine, so a deadline would only measure that.
 COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-settings.register_profile("ci", COMMON, max_examples=100, derandomize=True)
+settings.register_profile("ci", COMMON, max_examples=50, derandomize=True)
 settings.register_profile("unit", COMMON, max_examples=25, derandomize=True)
 settings.register_profile("deep", COMMON, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
