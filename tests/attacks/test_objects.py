@@ -34,12 +34,6 @@ EVERY = 8 if IS_DEEP else 400
 GROUPS = list(dict.fromkeys(name.split("/")[0] for name in samples()))
 
 
-@pytest.fixture(scope="module")
-def site() -> Site:
-    """One site for all tests: it renders again only what changes."""
-    return Site()
-
-
 class Trial:
     """Puts hostile copies beside the victim, and names those that do harm."""
 

@@ -23,11 +23,6 @@ LOCATIONS = (
 )
 
 
-@pytest.fixture(scope="module")
-def site() -> Site:
-    return Site()
-
-
 @pytest.fixture
 def trial(site: Site, tmp_path: Path) -> Trial:
     return Trial(site, tmp_path)
