@@ -80,7 +80,7 @@ async def build_components(
     contents = open_contents(config, report_to(events), memory)
     # Compiling the templates takes as much CPU time as a few renders.
     renderer = await trio.to_thread.run_sync(Renderer, config, contents)
-    quarantine = await trio.to_thread.run_sync(process.retained.quarantine.successor)
+    quarantine = await trio.to_thread.run_sync(process.retained.quarantine.successor, config.templating.extra_context)
     directory = CheckDirectory(process.scratch)
     validator = Validator(process.haproxy, check_timeout=config.validation.check_timeout, directory=directory)
     pipeline = Pipeline(stores, renderer, validator, quarantine, events, places=process.places)

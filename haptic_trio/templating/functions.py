@@ -52,6 +52,16 @@ def guarded(by: str, *otherwise: str) -> Emitted:
     return Emitted("")
 
 
+def permitted_by(setting: str, value: Any) -> Emitted:
+    """Declare that *setting*, a variable with this *value*, permits the output of the fragment; returns no text.
+
+    If the object is rejected after the setting has changed, no version from
+    before is served. Outside of fragments it has no effect.
+    """
+    current_recorder().permit(str(setting), value)
+    return Emitted("")
+
+
 class PathFunctions:
     """`paths`: where an auxiliary file is, whether or not it is registered."""
 
@@ -182,6 +192,7 @@ GLOBALS: Mapping[str, Any] = {
     "joiner": TemplateJoiner,
     "namespace": TemplateNamespace,
     "paths": PathFunctions(),
+    "permitted_by": permitted_by,
     "placeholder_certificate": placeholder_certificate,
     "range": limited_range,
     "rejected": rejected,

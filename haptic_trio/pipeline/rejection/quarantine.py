@@ -16,7 +16,8 @@ objects: the cycle fails, and the deployed configuration stays.
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 import msgspec
 
@@ -89,12 +90,17 @@ class Quarantine:
         """Whether the object *ref* is quarantined now."""
         return ref in self._objects
 
-    def successor(self) -> "Quarantine":
+    def successor(self, settings: Mapping[str, Any] = MappingProxyType({})) -> "Quarantine":
         """Return a quarantine for another configuration, with the good outputs as fallbacks and without rejections.
 
-        May be called from another thread.
+        *settings* are its variables. An object of which another value permitted
+        an output keeps no good output: the new value may forbid it. May be
+        called from another thread.
         """
         found, good, objects = Quarantine(), dict(self._good), tuple(self._objects)
+        former = {_object_of(key) for key, output in good.items() if not _is_permitted(output, settings)}
+        if former:
+            good = {key: output for key, output in good.items() if _object_of(key) not in former}
         failing = {(ref.kind, ref.namespace, ref.name) for ref in objects}
         found._good = good
         found._inherited = frozenset(good if not failing else (key for key in good if _object_of(key) not in failing))
@@ -290,6 +296,10 @@ class Quarantine:
         for ref in news:
             self._objects[ref] = msgspec.structs.replace(now[ref], problem=name_fields(ref, now[ref].problem))
         return [self._objects[ref] for ref in news], [entry for ref, entry in before.items() if ref not in now]
+
+
+def _is_permitted(output: FragmentOutput, settings: Mapping[str, Any]) -> bool:
+    return all(name in settings and settings[name] == value for name, value in output.permits)
 
 
 def _object_of(key: FragmentKey) -> tuple[str, str, str]:

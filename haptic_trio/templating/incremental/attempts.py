@@ -208,6 +208,7 @@ def _call(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, calle
     asked_before, run.asks_rejected = run.asks_rejected, False
     outer_concerns, trace.concerns = trace.concerns, []
     outer_guards, trace.guards = trace.guards, set()
+    outer_permits, trace.permits = trace.permits, {}
     outer_costs, trace.costs = trace.costs, Costs(authorities=trace.costs.authorities)
     outer = run.begin_fragment(key, resource)
     subjects.append(origin.subject)
@@ -225,6 +226,7 @@ def _call(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, calle
             origin.subject.resource_version,
             resource=resource,
             guards=frozen(trace.guards),
+            permits=tuple(trace.permits.items()),
             rounds=trace.costs.rounds,
             certificates=trace.costs.certificates,
             authorities=trace.costs.authorities,
@@ -254,6 +256,7 @@ def _call(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, calle
         run.fragment, run.clash = outer
         concerns, trace.concerns = trace.concerns, outer_concerns
         guards, trace.guards = frozen(trace.guards), outer_guards
+        trace.permits = outer_permits
         trace.costs = outer_costs
         asks_rejected, run.asks_rejected = run.asks_rejected, run.asks_rejected or asked_before
     del subjects[depth:]

@@ -60,6 +60,8 @@ class FragmentOutput(msgspec.Struct, frozen=True):
     """The object in that version."""
     guards: frozenset[str] = frozenset()
     """Guards of access to it, as the template names them with `guarded`; alternatives follow `OTHERWISE`."""
+    permits: tuple[tuple[str, Any], ...] = ()
+    """Settings that permit it, each with its value, as the template names them with `permitted_by`."""
     rounds: int = 0
     """Rounds of all its password hashes: HAProxy computes each whenever it reads a configuration."""
     certificates: int = 0

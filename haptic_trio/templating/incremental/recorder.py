@@ -183,6 +183,10 @@ class Recorder(Meter):
         """Record that access to the output of the current fragment is guarded; see `FragmentOutput.guards`."""
         self.trace.guards.add(OTHERWISE.join((by, *filter(None, otherwise))))
 
+    def permit(self, setting: str, value: Any) -> None:
+        """Record that *setting* permits the output of the current fragment; see `FragmentOutput.permits`."""
+        self.trace.permits[setting] = value
+
     def is_rejected(self) -> bool:
         """Whether the rendered object is rejected and has no fallback; its text is output only if this is asked."""
         self.asks_rejected = True

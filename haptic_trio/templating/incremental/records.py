@@ -82,7 +82,7 @@ class Trace:
 
     __slots__ = (
         "asked", "attempts", "clashes", "concerns", "costs", "files", "found", "guards", "is_each", "is_volatile",
-        "ordinals", "origins", "outputs", "rejections", "wants", "warnings",
+        "ordinals", "origins", "outputs", "permits", "rejections", "wants", "warnings",
     )  # fmt: skip
 
     def __init__(self, *, is_each: bool = False) -> None:
@@ -94,6 +94,8 @@ class Trace:
         """Warnings for the case that the current fragment is rejected."""
         self.guards: set[str] = set()
         """See `FragmentOutput.guards`; of the current fragment."""
+        self.permits: dict[str, Any] = {}
+        """See `FragmentOutput.permits`; of the current fragment."""
         self.costs = Costs()
         """Of the current fragment."""
         self.files: dict[str, RenderedFile] = {}

@@ -185,6 +185,20 @@ def test_what_the_former_configuration_served_is_not_dropped_for_the_sake_of_a_n
     assert after_one_cycle.reject({key(): PROBLEM}, {key(): fallback})
 
 
+def test_objects_that_a_changed_setting_permitted_have_no_good_output_in_the_new_configuration() -> None:
+    quarantine = Quarantine()
+    permitted = msgspec.structs.replace(output("w"), permits=(("hosts", ["a"]),))
+    quarantine.take(1, {key(): permitted, key(fragment="backend"): output("b"), key("shop"): output("s")}, is_new=True)
+    quarantine.accept(1, [])
+
+    for settings in ({"hosts": ["a", "b"]}, {}):
+        changed = quarantine.successor(settings)
+        assert changed.recall().valid == {key("shop"): output("s")}
+        # What the setting no longer permits is no fault of the templates.
+        assert changed.find_template_faults({}, [rejection()]) == ()
+    assert len(quarantine.successor({"hosts": ["a"], "other": 1}).recall().valid) == 3
+
+
 def test_fragment_that_comes_with_the_new_configuration_is_at_fault_if_it_fails_for_good_objects(
     after_one_cycle: Quarantine,
 ) -> None:

@@ -58,7 +58,7 @@ class Bench:
         config = config_of(template, **fields)
         self.stores = stores_of(config)
         self.put(*objects)
-        self.quarantine = self.quarantine.successor()
+        self.quarantine = self.quarantine.successor(config.templating.extra_context)
         self.renderer = Renderer(config)
         self.validator = Validator(self._binary, check_timeout=config.validation.check_timeout)
         self.pipeline = Pipeline(self.stores, self.renderer, self.validator, self.quarantine, self.events)
