@@ -22,6 +22,7 @@ from haptic_trio.templating.incremental.scope import Memo, same
 from haptic_trio.templating.incremental.settling.decisions import settle_files, settle_rounds
 from haptic_trio.templating.incremental.takeover import Differences, settle
 from haptic_trio.templating.values.limits import RenderLimits
+from haptic_trio.templating.values.paths import FileKind as RegisteredKind
 from haptic_trio.templating.values.paths import Paths
 from haptic_trio.templating.values.subjects import Origin
 from haptic_trio.templating.views import ResourcesView
@@ -176,6 +177,8 @@ class CompiledTemplates:
         for path in run.changed_files:
             file, output = run.claims.first(path), outputs.get(path)
             if file is not None:
+                if file.kind is RegisteredKind.CLAIM:
+                    continue
                 kind = FileKind(file.kind.value)
                 session.put(kind, path, file.content, secret=kind is FileKind.CERT)
             elif output is not None:

@@ -114,6 +114,22 @@ class FileFunctions:
         """Register a general file, such as an error page."""
         return _register(FileKind.GENERAL, name, content)
 
+    def claim(self, name: str) -> Emitted:
+        """Claim *name*, such as a port, for the fragment's object; returns no text, and writes no file.
+
+        If several objects claim it, the oldest one has it, as if it were a file
+        with different contents: others are rejected, and no former version of
+        them is served that has claimed it. Outside of fragments, a claim is the
+        administrator's, and has precedence.
+        """
+        run = current_recorder()
+        key = run.fragment[0] if run.fragment else None
+        owner = f"{key.kind} {key.namespace}/{key.name}" if key is not None else ""
+        file = RenderedFile(FileKind.CLAIM, str(name), f"claim:{name}", RenderedText.of(owner))
+        if run.want_file(file):
+            run.register(file)
+        return Emitted("")
+
     def has_entries(self, output: str) -> bool:
         """Whether the output *output*, such as `crt-lists/all.list`, has lines that are neither blank nor comments.
 

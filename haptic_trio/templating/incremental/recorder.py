@@ -33,7 +33,7 @@ from haptic_trio.templating.incremental.settling.contested_files import Conteste
 from haptic_trio.templating.incremental.shares import Claimed
 from haptic_trio.templating.values.faults import TemplateFaultError
 from haptic_trio.templating.values.limits import Meter, RenderLimits
-from haptic_trio.templating.values.paths import Paths, RenderedFile
+from haptic_trio.templating.values.paths import FileKind, Paths, RenderedFile
 from haptic_trio.templating.values.report import with_callers
 from haptic_trio.templating.values.subjects import Concern, FragmentKey, ObjectWarning, Origin, Subject, size_of
 
@@ -233,9 +233,9 @@ class Recorder(Meter):
             one = known if known is not None and is_known else self.shared_file(file)
             trace.wants[key, path] = Want(one, created_of(resource))
         elif not self.is_closing and before is not None and not is_same_file(before.file, file):
-            raise _registered_twice(path)
+            raise _registered_twice(file)
         if key is not None and not self.is_closing and self.loses_file(key, path):
-            self.clash = self.clash or with_callers(_registered_twice(path))
+            self.clash = self.clash or with_callers(_registered_twice(file))
             return False
         if is_known:
             trace.found[path] = None
@@ -327,8 +327,10 @@ class Recorder(Meter):
         return self._next_origin
 
 
-def _registered_twice(path: str) -> TemplateFaultError:
-    return TemplateFaultError(f"the file {path} is registered twice with different content")
+def _registered_twice(file: RenderedFile) -> TemplateFaultError:
+    if file.kind is FileKind.CLAIM:
+        return TemplateFaultError(f"an older object has {file.name}")
+    return TemplateFaultError(f"the file {file.path} is registered twice with different content")
 
 
 CURRENT: ContextVar[Recorder] = ContextVar("haptic_trio_recorder")

@@ -32,7 +32,7 @@ from haptic_trio.templating.incremental.records import (
 )
 from haptic_trio.templating.incremental.shares import NamespaceShares
 from haptic_trio.templating.values.limits import RenderLimits
-from haptic_trio.templating.values.paths import Paths, RenderedFile
+from haptic_trio.templating.values.paths import FileKind, Paths, RenderedFile
 from haptic_trio.templating.values.subjects import FragmentKey, ObjectWarning, Rejection, Subject
 from haptic_trio.templating.values.versions import Versioned
 from haptic_trio.templating.values.warning_list import WarningList
@@ -82,7 +82,8 @@ class RenderRun(Recorder):
     @property
     def files(self) -> dict[str, RenderedFile]:
         """Files registered while rendering, by path."""
-        return {path: file for path in self.claims if (file := self.claims.first(path)) is not None}
+        found = ((path, self.claims.first(path)) for path in self.claims)
+        return {path: file for path, file in found if file is not None and file.kind is not FileKind.CLAIM}
 
     @property
     def rejections(self) -> tuple[Rejection, ...]:

@@ -18,6 +18,8 @@ class FileKind(StrEnum):
     CERT = "cert"
     CRT_LIST = "crt-list"
     GENERAL = "file"
+    CLAIM = "claim"
+    """No file: a name that only one object may have. It is decided as if it were one."""
 
 
 class Paths(msgspec.Struct, frozen=True, kw_only=True):

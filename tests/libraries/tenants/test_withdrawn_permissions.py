@@ -5,52 +5,16 @@ from typing import Any
 import pytest
 
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.pipeline.rejection.quarantine import Quarantine
-from haptic_trio.pipeline.render import Rendered, Renderer
+from haptic_trio.pipeline.render import Rendered
 from tests.libraries.tenants.tenants import HI, NGINX
-from tests.support.components.pipeline import stores_of
-from tests.support.components.rendering import KINDS, library_config
+from tests.support.components.succession import Succession
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
 
 LIBRARIES = ("base", "ssl", "ingress", "haptic-annotations", "nginx-annotations", "haproxy-ingress-annotations")
 BROKEN = {NGINX + "no-such-annotation": "yes"}
-EXTERNAL = {"externalNames": ["*.example.net"], "externalNameDeniedNetworks": ["10.0.0.0/8"]}
+EXTERNAL: dict[str, Any] = {"externalNames": ["*.example.net"], "externalNameDeniedNetworks": ["10.0.0.0/8"]}
 TWO_NETWORKS = ["10.0.0.0/8", "192.168.0.0/16"]
-DENY_LISTS = {"denyLists": {"bots": "http://lists.test/bots"}, "denyListsExempt": ["10.0.0.0/8"]}
-
-
-class Controller:
-    """Renders with one configuration after the other; HAProxy would accept all."""
-
-    def __init__(self, **settings: Any) -> None:
-        self._quarantine = Quarantine()
-        self._begin(settings)
-
-    def _begin(self, settings: dict[str, Any]) -> None:
-        self._config = library_config(*LIBRARIES, **settings)
-        self._renderer, self.stores = Renderer(self._config), stores_of(self._config)
-
-    def configure(self, **settings: Any) -> Rendered:
-        """Render the same objects with other *settings*."""
-        renderer, stores = self._renderer, self.stores
-        self._begin(settings)
-        self._quarantine = self._quarantine.successor(self._config.templating.extra_context)
-        self.stores.take_over(stores, stores.keys())
-        self._renderer.take_over(renderer, self.stores, frozenset())()
-        return self.render()
-
-    def render(self, *objects: Resource) -> Rendered:
-        """Write *objects*, and render; no template may be found at fault."""
-        for name, watched in self._config.watched_resources.items():
-            for one in objects:
-                if KINDS[watched.resources] == one["kind"]:
-                    self.stores[name].upsert(one)
-        rendered = self._renderer.render_here(self.stores, self._quarantine.recall())
-        assert self._quarantine.find_template_faults(rendered.produced, rendered.rejections) == ()
-        self._quarantine.take(rendered.serial, rendered.changed, is_new=rendered.is_new)
-        self._quarantine.prepare(rendered.serial)
-        self._quarantine.accept(rendered.serial, rendered.rejections)
-        return rendered
+DENY_LISTS: dict[str, Any] = {"denyLists": {"bots": "http://lists.test/bots"}, "denyListsExempt": ["10.0.0.0/8"]}
 
 
 def tenant(namespace: str, annotations: dict[str, str], *, external: str = "", age: int = 1) -> list[Resource]:
@@ -101,7 +65,7 @@ def test_haproxy_no_longer_connects_to_a_place_that_the_administrator_withdraws(
     is_broken: bool,
 ) -> None:
     objects = tenant("tenant", annotations, external=external)
-    controller = Controller(**before)
+    controller = Succession(LIBRARIES, **before)
     assert place in everything(controller.render(*objects, *tenant("other", {NGINX + "proxy-body-size": "1m"})))
     if is_broken:
         assert place in everything(controller.render(broken(objects)))
@@ -115,7 +79,7 @@ def test_a_rejected_ingress_keeps_no_changed_list_of_networks_from_others() -> N
     evil, shop = (
         tenant(name, {NGINX + "proxy-body-size": "1m"}, external="api.example.net") for name in ("evil", "shop")
     )
-    controller = Controller(**EXTERNAL)
+    controller = Succession(LIBRARIES, **EXTERNAL)
     controller.render(*evil, *shop)
     controller.render(broken(evil))
 
@@ -128,7 +92,7 @@ def test_a_rejected_ingress_keeps_no_changed_list_of_networks_from_others() -> N
 
 def test_a_rejected_ingress_keeps_no_changed_exemption_of_deny_lists_from_others() -> None:
     evil, shop = (tenant(name, {"haptic-trio/deny-lists": "bots"}) for name in ("evil", "shop"))
-    controller = Controller(**DENY_LISTS)
+    controller = Succession(LIBRARIES, **DENY_LISTS)
     controller.render(*evil, *shop)
     controller.render(broken(evil))
 
@@ -142,7 +106,7 @@ def test_a_rejected_ingress_keeps_no_changed_exemption_of_deny_lists_from_others
 @pytest.mark.parametrize("is_broken", [False, True])
 def test_a_deny_list_can_be_removed_while_an_ingress_uses_it(is_broken: bool) -> None:
     objects = tenant("tenant", {"haptic-trio/deny-lists": "bots"})
-    controller = Controller(**DENY_LISTS)
+    controller = Succession(LIBRARIES, **DENY_LISTS)
     controller.render(*objects, *tenant("other", {NGINX + "proxy-body-size": "1m"}))
     if is_broken:
         controller.render(broken(objects))
@@ -155,7 +119,7 @@ def test_a_deny_list_can_be_removed_while_an_ingress_uses_it(is_broken: bool) ->
 
 def test_an_ingress_that_is_rejected_keeps_its_good_version_when_other_settings_change() -> None:
     objects = tenant("tenant", {NGINX + "auth-url": "http://10.9.9.9/x"})
-    controller = Controller(externalAuthHosts=["10.9.9.9"])
+    controller = Succession(LIBRARIES, externalAuthHosts=["10.9.9.9"])
     controller.render(*objects)
     controller.render(broken(objects))
 

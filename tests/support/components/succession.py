@@ -1,0 +1,56 @@
+"""Renders the shipped libraries with one configuration after the other, and keeps good versions of objects."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from haptic_trio.k8s.resource import Resource
+from haptic_trio.pipeline.rejection.quarantine import Quarantine
+from haptic_trio.pipeline.render import Rendered, Renderer
+from tests.support.components.pipeline import stores_of
+from tests.support.components.rendering import library_config
+
+
+class Succession:
+    """The configurations of one controller, without the instances; HAProxy would accept everything that is rendered."""
+
+    def __init__(self, libraries: tuple[str, ...], *, limits: Mapping[str, int] | None = None, **settings: Any) -> None:
+        """*limits* are fields of `TemplatingConfig`."""
+        self._libraries, self._limits = libraries, limits or {}
+        self._quarantine = Quarantine()
+        self._begin(settings)
+
+    def _begin(self, settings: dict[str, Any]) -> None:
+        config = library_config(*self._libraries, **settings)
+        templating = msgspec.structs.replace(config.templating, **self._limits)
+        self._config = msgspec.structs.replace(config, templating=templating)
+        self._renderer, self.stores = Renderer(self._config), stores_of(self._config)
+
+    def configure(self, **settings: Any) -> Rendered:
+        """Render the same objects with other *settings*."""
+        renderer, stores = self._renderer, self.stores
+        self._begin(settings)
+        self._quarantine = self._quarantine.successor(self._config.templating.extra_context)
+        self.stores.take_over(stores, stores.keys())
+        self._renderer.take_over(renderer, self.stores, frozenset())()
+        return self.render()
+
+    def render(self, *objects: Resource) -> Rendered:
+        """Write *objects*, and render; no template may be found at fault."""
+        for one in objects:
+            for name, watched in self._config.watched_resources.items():
+                is_selected = watched.field_selector in ("", f"type={one.get('type')}")
+                if is_selected and (watched.api_version, watched.resources) == (one["apiVersion"], _plural_of(one)):
+                    self.stores[name].upsert(one)
+        rendered = self._renderer.render_here(self.stores, self._quarantine.recall())
+        assert self._quarantine.find_template_faults(rendered.produced, rendered.rejections) == ()
+        self._quarantine.take(rendered.serial, rendered.changed, is_new=rendered.is_new)
+        self._quarantine.prepare(rendered.serial)
+        self._quarantine.accept(rendered.serial, rendered.rejections)
+        return rendered
+
+
+def _plural_of(resource: Resource) -> str:
+    kind = str(resource["kind"]).lower()
+    return kind + "es" if kind.endswith("s") else kind + "s"
