@@ -62,11 +62,14 @@ class CompiledTemplates:
             general_dir=config.dataplane.general_storage_dir,
         )
         self._secrets = {name for name, watched in config.watched_resources.items() if watched.resources == "secrets"}
+        self._endpoints = frozenset(
+            name for name, watched in config.watched_resources.items() if watched.resources == "endpointslices"
+        )
 
     def begin(self, stores: Mapping[str, ReadableStore], open_fetches: Callable[[ResourcesView], Fetches]) -> Session:
         """Return a new session of *stores*."""
         run = RenderRun(self._limits, paths=self._paths)
-        run.secret_stores = frozenset(self._secrets)
+        run.secret_stores, run.endpoint_stores = frozenset(self._secrets), self._endpoints
         return Session(stores, self._variables, run, self._reads_secrets, open_fetches)
 
     def take_over(

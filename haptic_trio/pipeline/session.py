@@ -1,6 +1,6 @@
 """Session of a renderer: state that one render keeps for the next."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from functools import partial
@@ -19,7 +19,7 @@ from haptic_trio.pipeline.fallback_versions import FallbackVersions, keys_of_cha
 from haptic_trio.pipeline.missing_dependencies import PendingSources
 from haptic_trio.templating.incremental.ahead import Change, dependents_of
 from haptic_trio.templating.incremental.each import fails_ahead, render_ahead
-from haptic_trio.templating.incremental.questions import Answer
+from haptic_trio.templating.incremental.questions import Answer, Dependency
 from haptic_trio.templating.incremental.recorder import CURRENT
 from haptic_trio.templating.incremental.records import Child, ObjectId
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
@@ -59,6 +59,7 @@ class Session:
         self.stores = stores
         self.run = run
         self.views = views = ResourcesView(stores)
+        run.look_up = self._look_up
         self.fetches = open_fetches(views)
         self.context = {**variables, "resources": views, "http": HttpView(self.fetches)}
         self.trackers: dict[str, Tracker] = {name: store.track() for name, store in stores.items()}
@@ -77,6 +78,13 @@ class Session:
         self.fallbacks = FallbackVersions(run, views, self.released)
         self._conflicts = Conflicts(partial(reads_secrets, run))
         self._warnings: tuple[tuple[ObjectWarning, ...], ...] = ((), (), ())
+
+    def _look_up(self, question: Dependency) -> Sequence[Any]:
+        _get, name, *keys = question
+        view = views_in(self.views).get(name)
+        if view is None:
+            return ()
+        return view.get(*keys) if keys else view.list()
 
     def take_over(self, former: "Session", differences: Differences, alike: Memo) -> Callable[[], None]:
         """Begin with the records of *former*, as far as *differences* leave them valid.

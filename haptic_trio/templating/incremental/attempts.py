@@ -16,6 +16,7 @@ from haptic_trio.templating.incremental.outputs import EMPTY, BodyResult, Fallba
 from haptic_trio.templating.incremental.quarantined import id_of_subject, is_turn_of, question_of
 from haptic_trio.templating.incremental.records import Child
 from haptic_trio.templating.incremental.run import RenderRun
+from haptic_trio.templating.incremental.settling.former_endpoints import endpoint_lookups, without_former
 from haptic_trio.templating.incremental.shares import question_of as question_of_room
 from haptic_trio.templating.values.costs import Costs
 from haptic_trio.templating.values.limits import LimitReachedError
@@ -227,6 +228,7 @@ def _call(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, calle
             resource=resource,
             guards=frozen(trace.guards),
             permits=tuple(trace.permits.items()),
+            endpoints=endpoint_lookups(trace.asked, run.endpoint_stores) if run.endpoint_stores else (),
             rounds=trace.costs.rounds,
             certificates=trace.costs.certificates,
             authorities=trace.costs.authorities,
@@ -309,6 +311,7 @@ def _find_output(
     found = run.quarantined.find(recall, key, fallback, resource)
     if found is None:
         return None
+    found = without_former(found, run.look_up)
     for file in found.files:
         run.ask(("file", file.path))
     if recall.is_blocked(key, found):

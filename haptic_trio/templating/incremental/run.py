@@ -6,7 +6,7 @@ be repeated, and work that is not done stays pending, so a render may be
 abandoned at any moment.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from types import CodeType
@@ -38,6 +38,10 @@ from haptic_trio.templating.values.versions import Versioned
 from haptic_trio.templating.values.warning_list import WarningList
 
 
+def _find_nothing(_question: Dependency) -> Sequence[Any]:
+    return ()
+
+
 class RenderRun(Recorder):
     """Records of all units, and what of them is invalid. Not to be shared between threads."""
 
@@ -49,6 +53,10 @@ class RenderRun(Recorder):
         self.recall = recall or Recall()
         self.secret_stores: frozenset[str] = frozenset()
         """Names of the stores that hold Secrets."""
+        self.endpoint_stores: frozenset[str] = frozenset()
+        """Names of the stores that hold EndpointSlices."""
+        self.look_up: Callable[[Dependency], Sequence[Any]] = _find_nothing
+        """Answers a lookup of whole objects as it is now, and records it."""
         self.produced: Versioned[FragmentKey, FragmentOutput] = Versioned()
         """Output of each fragment, fallbacks included."""
         self.rendered = 0
@@ -337,6 +345,7 @@ class RenderRun(Recorder):
         a collection of garbage, which stops all threads. Pops one item after
         another, so that other threads run meanwhile.
         """
+        self.look_up = _find_nothing
         for root in self.roots.values():
             for region in root.regions:
                 _empty(region.children)

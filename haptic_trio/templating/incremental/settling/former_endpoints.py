@@ -1,0 +1,77 @@
+"""Endpoints in former outputs: those that have been removed meanwhile are left out.
+
+A rejected object may be served by its last good version for a long time.
+Meanwhile the address of one of its servers may become that of a pod of another
+tenant, who would get its requests. Such an address is removed from a `server`
+line, together with the line, and from the end of a map entry.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from ipaddress import ip_address
+from typing import Any, Final
+
+import msgspec
+
+from haptic_trio.templating.incremental.outputs import FragmentOutput
+from haptic_trio.templating.incremental.questions import Dependency
+
+_ADDRESS: Final = r"(\[[0-9A-Fa-f:.]+\]|[0-9.]+):[0-9]+"
+_SERVER: Final = re.compile(rf"^[ \t]+server[ \t]+[^ \t\n]+[ \t]+{_ADDRESS}[^\n]*\n?", re.MULTILINE)
+_ENTRY_END: Final = re.compile(rf"(?<=[^\n])(?:,{_ADDRESS})+$", re.MULTILINE)
+_ITEM: Final = re.compile(rf",{_ADDRESS}")
+_BLANK: Final = " \t"
+_ANY: Final = "0.0.0.0"  # noqa: S104  not an address to bind: that of servers whose address a rule sets
+
+
+def endpoint_lookups(asked: Iterable[Dependency], stores: frozenset[str]) -> tuple[Dependency, ...]:
+    """Return the lookups of whole objects among *asked* in *stores*, which hold EndpointSlices."""
+    return tuple(question for question in asked if question[0] == "get" and question[1] in stores)
+
+
+def without_former(output: FragmentOutput, look_up: Callable[[Dependency], Sequence[Any]]) -> FragmentOutput:
+    """Return *output* without addresses that its EndpointSlices no longer have; *output* itself if it has none.
+
+    *look_up* answers a lookup as it is now.
+    """
+    if not output.endpoints:
+        return output
+    present = {_ANY}
+    for question in output.endpoints:
+        for found in look_up(question):
+            present.update(map(_canonical, _addresses_in(found)))
+
+    def is_former(match: re.Match[str]) -> bool:
+        return _canonical(match[1].strip("[]")) not in present
+
+    def of_entry(match: re.Match[str]) -> str:
+        start = match.string.rfind("\n", 0, match.start()) + 1
+        if match.string[start] in _BLANK:
+            return match[0]
+        return "".join(item[0] for item in _ITEM.finditer(match[0]) if not is_former(item))
+
+    text = _SERVER.sub(lambda match: "" if is_former(match) else match[0], output.text)
+    text = _ENTRY_END.sub(of_entry, text)
+    if text == output.text:
+        return output
+    return msgspec.structs.replace(output, text=text, own_text=None, inner_files=frozenset())
+
+
+def _addresses_in(found: Any) -> list[str]:
+    endpoints = found.get("endpoints") if isinstance(found, Mapping) else None
+    return [
+        address
+        for endpoint in endpoints or ()
+        if isinstance(endpoint, Mapping)
+        for address in endpoint.get("addresses") or ()
+        if isinstance(address, str)
+    ]
+
+
+@lru_cache(maxsize=4096)
+def _canonical(text: str) -> str:
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        return text

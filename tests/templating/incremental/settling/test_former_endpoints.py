@@ -1,0 +1,58 @@
+"""Texts of former outputs without the endpoints that have been removed."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from haptic_trio.templating.incremental.outputs import FragmentOutput
+from haptic_trio.templating.incremental.settling.former_endpoints import endpoint_lookups, without_former
+
+QUESTION = ("get", "slices", "default", "web")
+
+
+def output(text: str) -> FragmentOutput:
+    return FragmentOutput(text, (), "1", endpoints=(QUESTION,))
+
+
+def present(*addresses: str) -> Any:
+    def look_up(question: tuple[str, ...]) -> Sequence[Any]:
+        assert question == QUESTION
+        return [{"endpoints": [{"addresses": [address]} for address in addresses]}, {"endpoints": None}, {}]
+
+    return look_up
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "backend a\n    server s1 10.0.0.1:80\n    server s2 10.0.0.2:80 ssl\n",
+            "backend a\n    server s1 10.0.0.1:80\n",
+        ),
+        ("backend a\n    server s1 [2001:db8::2]:80\n", "backend a\n"),
+        ("    server s1 0.0.0.0:80\n", "    server s1 0.0.0.0:80\n"),
+        ("\tserver  s1  10.0.0.2:80", ""),
+        ("key a,b,10.0.0.2:80,10.0.0.1:80\nother c,10.0.0.2:80\n", "key a,b,10.0.0.1:80\nother c\n"),
+        ("key a,[2001:db8::1]:80,[2001:db8::2]:80\n", "key a,[2001:db8::1]:80\n"),
+        # These lines name no server.
+        ("    http-request set-header a b,10.0.0.2:80\n", "    http-request set-header a b,10.0.0.2:80\n"),
+        ("    # server s1 10.0.0.2:80\n", "    # server s1 10.0.0.2:80\n"),
+        ("", ""),
+    ],
+)
+def test_lines_and_items_with_other_addresses_are_removed(text: str, expected: str) -> None:
+    assert without_former(output(text), present("10.0.0.1", "2001:DB8:0:0::1", "no address")).text == expected
+
+
+def test_an_output_stays_itself_if_all_its_endpoints_are_present() -> None:
+    made = output("    server s1 10.0.0.1:80\n")
+    assert without_former(made, present("10.0.0.1", "10.0.0.2")) is made
+    # One that looked no endpoints up is not even searched.
+    static = FragmentOutput("    server s1 10.0.0.9:80\n", (), "1")
+    assert without_former(static, present()) is static
+
+
+def test_whole_lookups_of_endpoints_count() -> None:
+    asked = [QUESTION, ("has", "slices", "default", "web"), ("get", "services", "default", "web")]
+    assert endpoint_lookups(asked, frozenset({"slices"})) == (QUESTION,)
