@@ -117,6 +117,23 @@ def test_a_deny_list_can_be_removed_while_an_ingress_uses_it(is_broken: bool) ->
     assert "tenant.test|/ no-route" in rendered.texts["maps/path-prefix.map"].text
 
 
+@pytest.mark.parametrize(
+    ("settings", "host"),
+    [({"hostOwnership": "namespace"}, "shop.test"), ({"catchAllNamespaces": ["shop"]}, "*")],
+)
+def test_a_rejected_ingress_keeps_no_path_that_the_settings_for_hosts_give_to_others(
+    settings: dict[str, Any], host: str
+) -> None:
+    name = None if host == "*" else host
+    evil = ingress("evil", rule(name, path("/login", "web")), namespace="evil", annotations={}, age=9)
+    evil["metadata"]["annotations"] = {NGINX + "proxy-body-size": "1m"}
+    controller = Succession(LIBRARIES)
+    controller.render(evil, *tenant("shop", {NGINX + "proxy-body-size": "1m"}))
+    assert f"{host}|/login" in controller.render(broken([evil])).texts["maps/path-prefix.map"].text
+
+    assert f"{host}|/login" not in controller.configure(**settings).texts["maps/path-prefix.map"].text
+
+
 def test_an_ingress_that_is_rejected_keeps_its_good_version_when_other_settings_change() -> None:
     objects = tenant("tenant", {NGINX + "auth-url": "http://10.9.9.9/x"})
     controller = Succession(LIBRARIES, externalAuthHosts=["10.9.9.9"])

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import AuthorityInformationAccessOID
 
 from tests.libraries.conftest import Cluster
+from tests.support.components.succession import Succession
 from tests.support.kubernetes import ingress, path, rule, tls_secret
 from tests.support.traffic.servers import PATIENCE, QuietHandler, answering
 
@@ -109,3 +110,17 @@ def test_no_responder_is_asked_by_default(cluster: Cluster) -> None:
         rendered = cluster.render(*site("trusted", chain), **settings)
 
         assert "ocsp-update" not in rendered.text + rendered.files["ssl/https.list"]
+
+
+def test_a_rejected_secret_keeps_no_responder_of_a_namespace_that_is_no_longer_trusted() -> None:
+    libraries, trusted = ("base", "ssl", "ingress"), {"ocspUpdate": True, "ocspUpdateNamespaces": ["tenant"]}
+    controller = Succession(libraries, **trusted)
+    objects = site("tenant", issued("tenant.example.com", "http://192.0.2.1/"))
+    assert "ocsp-update on" in controller.render(*objects).texts["ssl/https.list"].text
+    garbage = {**tls_secret("pair", b"-", b"-", namespace="tenant"), "data": {"tls.crt": "", "tls.key": ""}}
+    garbage["metadata"]["resourceVersion"] = "2"
+    assert "ocsp-update on" in controller.render(garbage).texts["ssl/https.list"].text
+
+    lists = controller.configure(**{**trusted, "ocspUpdateNamespaces": ["other"]}).texts
+
+    assert "ocsp-update" not in lists["ssl/https.list"].text
