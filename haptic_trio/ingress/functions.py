@@ -10,6 +10,7 @@ from haptic_trio.ingress.certificates import Certificates, Line, SecretLines
 from haptic_trio.ingress.classes import OwnClasses, class_of
 from haptic_trio.ingress.gaps import Gap, gaps_of
 from haptic_trio.ingress.guards import places_of
+from haptic_trio.ingress.owners import STORE
 from haptic_trio.ingress.served import ANY, Vendors, age_of, normal_host, normal_path, served_by, tls_of
 
 SHARED: Final = "shared"
@@ -30,6 +31,7 @@ class IngressView:
     def __init__(
         self, ingress: Resource, lookups: Lookups, own: OwnClasses, vendors: Vendors, policy: tuple[str, frozenset[str]]
     ) -> None:
+        self._identity = ingress, own, vendors, policy
         self._ingress = ingress
         self._namespace = namespace_of(ingress)
         self._lookups = lookups
@@ -47,12 +49,23 @@ class IngressView:
         owners = self._certificates.owners_of(name)
         return self._ownership != SHARED or owners.has_path(self._namespace, normal_path(str(path or "")))
 
+    def has_exact(self, host: Any, path: Any) -> bool:
+        """Whether the Ingress has *path* of *host* as a whole; a former version of it has that only as long."""
+        return self._as_long_as(_Has(self._identity, "has", (host, path)))
+
     def has_host(self, host: Any) -> bool:
         """Whether *host* belongs to the namespace of the Ingress."""
         return self._certificates.owners_of(normal_host(str(host))).has_host(self._namespace)
 
     def has_connections(self, host: Any) -> bool:
-        """Whether connections for *host* may go to the Ingress as they are: no older one has requests for it."""
+        """Whether connections for *host* may go to the Ingress as they are: no older one has requests for it.
+
+        A former version gets them only as long.
+        """
+        return self._as_long_as(_Has(self._identity, "may_connect", (host,)))
+
+    def may_connect(self, host: Any) -> bool:
+        """Whether `has_connections` is true at present."""
         owners = self._certificates.owners_of(normal_host(str(host)))
         return owners.has_host(self._namespace) and (owners.requests is None or owners.requests > age_of(self._ingress))
 
@@ -66,8 +79,14 @@ class IngressView:
         return self._certificates.asks(self._ingress, normal_host(str(host)))
 
     def client_lines(self) -> list[tuple[str, Line]]:
-        """Return names of Secrets, each with a crt-list line, for hosts whose clients the Ingress asks."""
-        return self._certificates.client_lines(self._ingress)
+        """Return names of Secrets, each with a crt-list line, for hosts whose clients the Ingress asks.
+
+        A former version asks clients of its hosts only as long as the Ingress decides about that.
+        """
+        found = self._certificates.client_lines(self._ingress)
+        for host in {host for _, line in found for host in line.hosts}:
+            self._as_long_as(_Has(self._identity, "asks_clients", (host,)))
+        return found
 
     def gaps(self) -> list[Gap]:
         """Return the hosts, each of which the Ingress is the oldest of, with paths that others must not serve."""
@@ -78,6 +97,12 @@ class IngressView:
     def notes(self) -> list[Note]:
         """Return warnings to the owner about hosts, paths and certificates that other Ingresses have, too."""
         return [*self._route_notes(), *self._certificate_notes()]
+
+    def _as_long_as(self, condition: "_Has") -> bool:
+        holds = bool(getattr(self, condition.method)(*condition.arguments))
+        if holds:
+            self._lookups[STORE].rely(condition)
+        return holds
 
     def _may_have(self, host: str) -> bool:
         if self._is_unlisted(host):
@@ -161,6 +186,35 @@ class IngressView:
                 )
 
 
+class _Has(msgspec.Struct, frozen=True):
+    """A condition for a former version of an Ingress: that a method of its view returns true."""
+
+    identity: tuple[Resource, OwnClasses, Vendors, tuple[str, frozenset[str]]]
+    method: str
+    arguments: tuple[Any, ...]
+
+    def __call__(self, lookups: Lookups) -> bool:
+        ingress, own, vendors, policy = self.identity
+        return bool(getattr(IngressView(ingress, lookups, own, vendors, policy), self.method)(*self.arguments))
+
+
+class _Serves(msgspec.Struct, frozen=True):
+    """A condition for a former version of a Secret: that none of *hosts* belongs to others, or has another one."""
+
+    secret: Resource
+    hosts: frozenset[str]
+    own: OwnClasses
+    vendors: Vendors
+
+    def __call__(self, lookups: Lookups) -> bool:
+        certificates, namespace = Certificates(lookups, self.own, self.vendors), namespace_of(self.secret)
+        served = {host for line in certificates.lines(self.secret).lines for host in line.hosts}
+        return all(
+            certificates.owners_of(host).has_host(namespace) and certificates.choice(host) is None
+            for host in self.hosts - served
+        )
+
+
 class IngressFunctions:
     """The template namespace `ingress_api`: selection of Ingresses, and ownership of hosts."""
 
@@ -192,7 +246,12 @@ class IngressFunctions:
         self, secret: Resource, resources: Lookups, classes: list[Any], annotations: Mapping[str, Any]
     ) -> SecretLines:
         """Return the lines of the crt-list for *secret*, and who names it."""
-        return Certificates(resources, _classes(*classes), _vendors_of(annotations)).lines(secret)
+        own, vendors = _classes(*classes), _vendors_of(annotations)
+        found = Certificates(resources, own, vendors).lines(secret)
+        if found.lines:
+            hosts = frozenset(host for line in found.lines for host in line.hosts)
+            resources["tlsSecrets"].rely(_Serves(secret, hosts, own, vendors))
+        return found
 
 
 def _classes(name: Any, controller: Any, without: Any) -> OwnClasses:

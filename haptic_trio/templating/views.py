@@ -12,7 +12,7 @@ from haptic_trio.templating.values.faults import ContentUnavailableError, Templa
 
 T = TypeVar("T")
 
-ENGINE_METHODS: Final = frozenset({"derive", "peek", "share"})
+ENGINE_METHODS: Final = frozenset({"derive", "peek", "rely", "share"})
 """Methods of `ResourceView` that templates cannot call: they take functions, or record no lookup."""
 
 
@@ -103,6 +103,13 @@ class ResourceView:
         these lookups.
         """
         return current_recorder().share(key, compute)
+
+    def rely(self, condition: Callable[[Any], bool]) -> None:
+        """Have the output of the fragment used as a fallback only while *condition* holds, for all views of a render.
+
+        Not for templates.
+        """
+        current_recorder().rely(condition)
 
     def _answer(self, aspect: Aspect, keys: tuple[Any, ...]) -> Any:
         question = ("has", self.name, *map(str, keys))

@@ -210,6 +210,7 @@ def _call(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, calle
     outer_concerns, trace.concerns = trace.concerns, []
     outer_guards, trace.guards = trace.guards, set()
     outer_permits, trace.permits = trace.permits, {}
+    outer_conditions, trace.conditions = trace.conditions, []
     outer_costs, trace.costs = trace.costs, Costs(authorities=trace.costs.authorities)
     outer = run.begin_fragment(key, resource)
     subjects.append(origin.subject)
@@ -228,6 +229,7 @@ def _call(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, calle
             resource=resource,
             guards=frozen(trace.guards),
             permits=tuple(trace.permits.items()),
+            conditions=tuple(trace.conditions),
             endpoints=endpoint_lookups(trace.asked, run.endpoint_stores) if run.endpoint_stores else (),
             rounds=trace.costs.rounds,
             certificates=trace.costs.certificates,
@@ -258,7 +260,7 @@ def _call(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, calle
         run.fragment, run.clash = outer
         concerns, trace.concerns = trace.concerns, outer_concerns
         guards, trace.guards = frozen(trace.guards), outer_guards
-        trace.permits = outer_permits
+        trace.permits, trace.conditions = outer_permits, outer_conditions
         trace.costs = outer_costs
         asks_rejected, run.asks_rejected = run.asks_rejected, run.asks_rejected or asked_before
     del subjects[depth:]
@@ -314,8 +316,8 @@ def _find_output(
     found = without_former(found, run.look_up)
     for file in found.files:
         run.ask(("file", file.path))
-    if recall.is_blocked(key, found):
-        # HAProxy rejects that, too.
+    if recall.is_blocked(key, found) or not all(holds(run.variables["resources"]) for holds in found.conditions):
+        # HAProxy rejects that, too, or it has what belongs to others now.
         run.quarantined.give_up(origin.subject)
         return None
     if is_apart and any(run.is_taken(file) for file in found.files):

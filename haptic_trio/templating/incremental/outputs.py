@@ -2,11 +2,11 @@
 
 import hashlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -29,6 +29,8 @@ _SHIFT: Final = {"": 0, "k": 10, "m": 20, "g": 30}
 
 
 T = TypeVar("T")
+Condition: TypeAlias = Callable[[Any], bool]
+"""Whether a former output may be used, for the lookups of a render: `resources` of templates."""
 EMPTY: Final[frozenset[Any]] = frozenset()
 
 
@@ -65,6 +67,8 @@ class FragmentOutput(msgspec.Struct, frozen=True):
     """The lookups of EndpointSlices that it was made from."""
     permits: tuple[tuple[str, Any], ...] = ()
     """Settings that permit it, each with its value, as the template names them with `permitted_by`."""
+    conditions: tuple[Condition, ...] = ()
+    """Conditions for its use as a fallback."""
     rounds: int = 0
     """Rounds of all its password hashes: HAProxy computes each whenever it reads a configuration."""
     certificates: int = 0

@@ -14,7 +14,7 @@ from jinja2 import Template
 from jinja2.environment import TemplateModule
 
 from haptic_trio.templating.incremental.dependencies import DependencyIndex
-from haptic_trio.templating.incremental.outputs import OTHERWISE
+from haptic_trio.templating.incremental.outputs import OTHERWISE, Condition
 from haptic_trio.templating.incremental.overall_rounds import created_of
 from haptic_trio.templating.incremental.questions import Aspect, Dependency, Part
 from haptic_trio.templating.incremental.records import (
@@ -186,6 +186,10 @@ class Recorder(Meter):
     def permit(self, setting: str, value: Any) -> None:
         """Record that *setting* permits the output of the current fragment; see `FragmentOutput.permits`."""
         self.trace.permits[setting] = value
+
+    def rely(self, condition: Condition) -> None:
+        """Record a condition for the use of the current fragment's output as a fallback."""
+        self.trace.conditions.append(condition)
 
     def is_rejected(self) -> bool:
         """Whether the rendered object is rejected and has no fallback; its text is output only if this is asked."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 from jinja2.runtime import Context
 
 from haptic_trio.chunked import Paged, Piece, Shelf
-from haptic_trio.templating.incremental.outputs import FragmentOutput
+from haptic_trio.templating.incremental.outputs import Condition, FragmentOutput
 from haptic_trio.templating.incremental.questions import Dependency
 from haptic_trio.templating.values.costs import Costs
 from haptic_trio.templating.values.paths import RenderedFile
@@ -81,8 +81,8 @@ class Trace:
     """Lookups and output of one rendering so far."""
 
     __slots__ = (
-        "asked", "attempts", "clashes", "concerns", "costs", "files", "found", "guards", "is_each", "is_volatile",
-        "ordinals", "origins", "outputs", "permits", "rejections", "wants", "warnings",
+        "asked", "attempts", "clashes", "concerns", "conditions", "costs", "files", "found", "guards", "is_each",
+        "is_volatile", "ordinals", "origins", "outputs", "permits", "rejections", "wants", "warnings",
     )  # fmt: skip
 
     def __init__(self, *, is_each: bool = False) -> None:
@@ -96,6 +96,8 @@ class Trace:
         """See `FragmentOutput.guards`; of the current fragment."""
         self.permits: dict[str, Any] = {}
         """See `FragmentOutput.permits`; of the current fragment."""
+        self.conditions: list[Condition] = []
+        """See `FragmentOutput.conditions`; of the current fragment."""
         self.costs = Costs()
         """Of the current fragment."""
         self.files: dict[str, RenderedFile] = {}

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -113,8 +114,8 @@ def test_no_responder_is_asked_by_default(cluster: Cluster) -> None:
 
 
 def test_a_rejected_secret_keeps_no_responder_of_a_namespace_that_is_no_longer_trusted() -> None:
-    libraries, trusted = ("base", "ssl", "ingress"), {"ocspUpdate": True, "ocspUpdateNamespaces": ["tenant"]}
-    controller = Succession(libraries, **trusted)
+    trusted: dict[str, Any] = {"ocspUpdate": True, "ocspUpdateNamespaces": ["tenant"]}
+    controller = Succession(("base", "ssl", "ingress"), **trusted)
     objects = site("tenant", issued("tenant.example.com", "http://192.0.2.1/"))
     assert "ocsp-update on" in controller.render(*objects).texts["ssl/https.list"].text
     garbage = {**tls_secret("pair", b"-", b"-", namespace="tenant"), "data": {"tls.crt": "", "tls.key": ""}}
