@@ -5,18 +5,21 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+import trustme
 
 from haptic_trio.gateway.listeners.clients import ClientValidation, certificate_suffix
 from haptic_trio.gateway.listeners.ports import ServedPort
 from haptic_trio.k8s.resource import Resource
 from tests.gateway.objects import gateway, made, route, rule
-from tests.gateway.serving import Authority, endpoints, secret, served
+from tests.gateway.serving import Authority, endpoints, render, secret, served
 from tests.support.processes.ports import free_port
+from tests.support.traffic.proxy import running
 from tests.support.traffic.servers import serving
 
 SITES, ONE, TWO = Authority(), Authority(), Authority()
@@ -166,6 +169,26 @@ def test_a_tls_session_of_another_port_is_rejected_where_tls_is_terminated(tmp_p
             answer, _, session = visit(ports.one, joe)
             assert answer == 200
             assert visit(ports.one, joe, session)[:2] == (200, True)
+
+
+@pytest.mark.haproxy
+def test_a_client_whose_certificate_has_expired_is_rejected(tmp_path: Path) -> None:
+    ports, authority, context = new_ports(), trustme.CA(), client(tmp_path, None)
+    authority.issue_cert("joe@example.com", not_after=datetime.now(UTC) + timedelta(hours=1)).configure_cert(context)
+    listener = {"name": "web", "port": ports.one, "protocol": "HTTPS", "hostname": HOST, "tls": PAIR}
+    with serving("web") as servers:
+        rendered = render(
+            *in_front(servers["web"], ports, listener),
+            made("ConfigMap", "one", version="v1", data={"ca.crt": authority.cert_pem.bytes().decode()}),
+            route("web", rule("/", to="web")),
+            bindAddress="127.0.0.1",
+        )
+        files = {file.path: file.content.decode() for file in rendered.files.values()}
+        # As HAProxy sees it when a session is resumed later: OpenSSL does not verify the certificate again.
+        for later, answer in (("", 200), ("(7200)", 421)):
+            text = rendered.text.replace("date,utime", f"date{later},utime")
+            with running(tmp_path, text, files, port=ports.one):
+                assert visit(ports.one, context)[0] == answer
 
 
 @pytest.mark.haproxy

@@ -180,6 +180,31 @@ def test_a_session_of_another_host_is_rejected(cluster: Cluster, newest: bool) -
         assert statuses <= {403, 421}
 
 
+@pytest.mark.haproxy
+@pytest.mark.parametrize("newest", [False, True])
+def test_a_resumed_session_ends_with_its_certificate(cluster: Cluster, newest: bool) -> None:
+    with serving("web") as running:
+        rendered = cluster.render(
+            asking("must", {"auth-tls-secret": "one"}),
+            authority_secret("one", ONE),
+            SITE_SECRET,
+            service("web"),
+            endpoint_slice("web", endpoint("127.0.0.1"), ports=running["web"]),
+            libraries=LIBRARIES,
+        )
+        context = client(newest=newest)
+        expires = datetime.now(UTC) + timedelta(hours=1)
+        ONE.issue_cert("joe@example.com", not_after=expires).configure_cert(context)
+        # As HAProxy sees it when the client comes back: OpenSSL does not verify the certificate again.
+        for later, status in (("", 200), ("(7200)", 403)):
+            with cluster.running(rendered.text.replace("date,utime", f"date{later},utime"), rendered):
+                with connected(cluster, "must.example.com", context) as connection:
+                    assert request(connection, "must.example.com").status == status
+                    session = connection.session
+                with connected(cluster, "must.example.com", context, session) as connection:
+                    assert (request(connection, "must.example.com").status, connection.session_reused) == (status, True)
+
+
 def revoked_by(authority: ec.EllipticCurvePrivateKey, name: x509.Name, *serials: int) -> bytes:
     now = datetime.now(UTC)
     builder = x509.CertificateRevocationListBuilder(name, now, now + timedelta(days=1))
