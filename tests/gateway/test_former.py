@@ -1,0 +1,103 @@
+"""Rejected routes and Gateways: a good version is not served where other namespaces no longer admit it."""
+
+from typing import Any
+
+import pytest
+
+from haptic_trio.k8s.resource import Resource
+from haptic_trio.pipeline.render import Rendered
+from tests.gateway.objects import gateway, gateway_class, grant, route, rule, service
+from tests.gateway.serving import Authority, endpoints
+from tests.support.components.succession import Succession
+from tests.support.kubernetes import tls_secret
+
+LIBRARIES = ("base", "ssl", "gateway")
+LIMITS = {"max_namespace_certificate_lines": 4}
+
+
+def changed(resource: Resource, version: int, namespace: str = "") -> Resource:
+    metadata = {**resource["metadata"], "resourceVersion": str(version), "uid": resource["metadata"]["name"]}
+    return {**resource, "metadata": {**metadata, **({"namespace": namespace} if namespace else {})}}
+
+
+def shared_gateway(version: int, origin: str = "All") -> Resource:
+    allowed = {"namespaces": {"from": origin}}
+    return changed(
+        gateway("gw", {"name": "http", "port": 8888, "protocol": "HTTP", "allowedRoutes": allowed}), version, "infra"
+    )
+
+
+def route_of(version: int, to: str = "", *, is_broken: bool = False, **filters: Any) -> Resource:
+    """Return a route of the namespace `tenant` to a Service in *to*; a broken one has an invalid path."""
+    one = rule("/", to="app", **filters)
+    if to:
+        one["backendRefs"][0]["namespace"] = to
+    if is_broken:
+        one["matches"].append({"path": {"type": "Exact", "value": "no path"}})
+    parents = [{"name": "gw", "namespace": "infra"}]
+    return changed(route("web", one, hostnames=["a.test"], parents=parents, namespace="tenant"), version)
+
+
+def entry_in(rendered: Rendered) -> str:
+    lines = rendered.texts["maps/gateway-prefix.map"].text.splitlines()
+    return next((line for line in lines if "|a.test|" in line), "")
+
+
+def begin(*objects: Resource) -> Succession:
+    controller = Succession(LIBRARIES, limits=LIMITS)
+    found = [service("app", namespace=namespace) for namespace in ("tenant", "other")]
+    controller.render(gateway_class(), shared_gateway(1), *found, endpoints("app", ("", 80)), *objects)
+    return controller
+
+
+def mirrored(to: str) -> dict[str, Any]:
+    reference = {"name": "app", "namespace": to, "port": 80}
+    return {"filters": [{"type": "RequestMirror", "requestMirror": {"backendRef": reference}}]}
+
+
+@pytest.mark.parametrize(("to", "filters"), [("other", {}), ("", mirrored("other"))], ids=["backend", "mirror"])
+def test_a_route_has_no_service_of_another_namespace_whose_grant_is_gone(to: str, filters: dict[str, Any]) -> None:
+    controller = begin(changed(grant("other", origin="tenant"), 1), route_of(1, to, **filters))
+    rendered = controller.render(route_of(2, to, is_broken=True, **filters))
+    assert (entry_in(rendered) != "", [one.has_fallback for one in rendered.rejections][:1]) == (True, [True])
+    # Another grant is no reason to drop it.
+    assert entry_in(controller.render(changed(grant("tenant", origin="other"), 1))) != ""
+
+    rendered = controller.render(changed(grant("other", origin="somebody"), 2))
+
+    assert entry_in(rendered) == ""
+    assert {one.has_fallback for one in rendered.rejections} == {False}
+
+
+def test_a_route_is_not_attached_to_a_gateway_that_no_longer_allows_its_namespace() -> None:
+    controller = begin(route_of(1))
+    assert entry_in(controller.render(route_of(2, is_broken=True))) != ""
+    assert entry_in(controller.render(shared_gateway(2))) != ""
+
+    assert entry_in(controller.render(shared_gateway(3, "Same"))) == ""
+
+
+def test_a_gateway_has_no_secret_of_another_namespace_whose_grant_is_gone() -> None:
+    def owned(version: int, count: int) -> Resource:
+        listeners = [
+            {
+                "name": f"tls-{number}",
+                "port": 7443,
+                "protocol": "HTTPS",
+                "hostname": f"h{number}.test",
+                "tls": {"certificateRefs": [{"name": "own"} if number else {"name": "tls", "namespace": "other"}]},
+            }
+            for number in range(count)
+        ]
+        return changed(gateway("own", *listeners), version, "tenant")
+
+    issued = Authority().issue("h0.test")
+    secrets = [tls_secret("tls", *issued, namespace="other"), tls_secret("own", *issued, namespace="tenant")]
+    permitted = changed(grant("other", origin="tenant", kind="Gateway", to="Secret"), 1)
+    controller = begin(permitted, *secrets, owned(1, 1))
+    rendered = controller.render(owned(2, 6))
+    assert ("ssl/other_tls.pem" in rendered.texts, [one.has_fallback for one in rendered.rejections]) == (True, [True])
+
+    rendered = controller.render(changed(grant("other", origin="somebody", kind="Gateway", to="Secret"), 2))
+
+    assert "ssl/other_tls.pem" not in rendered.texts
