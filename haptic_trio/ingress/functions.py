@@ -193,9 +193,10 @@ class _Has(msgspec.Struct, frozen=True):
     method: str
     arguments: tuple[Any, ...]
 
-    def __call__(self, lookups: Lookups) -> bool:
+    def __call__(self, lookups: Lookups, text: str) -> str | None:
         ingress, own, vendors, policy = self.identity
-        return bool(getattr(IngressView(ingress, lookups, own, vendors, policy), self.method)(*self.arguments))
+        holds = getattr(IngressView(ingress, lookups, own, vendors, policy), self.method)(*self.arguments)
+        return text if holds else None
 
 
 class _Serves(msgspec.Struct, frozen=True):
@@ -206,13 +207,14 @@ class _Serves(msgspec.Struct, frozen=True):
     own: OwnClasses
     vendors: Vendors
 
-    def __call__(self, lookups: Lookups) -> bool:
+    def __call__(self, lookups: Lookups, text: str) -> str | None:
         certificates, namespace = Certificates(lookups, self.own, self.vendors), namespace_of(self.secret)
         served = {host for line in certificates.lines(self.secret).lines for host in line.hosts}
-        return all(
+        are_free = all(
             certificates.owners_of(host).has_host(namespace) and certificates.choice(host) is None
             for host in self.hosts - served
         )
+        return text if are_free else None
 
 
 class IngressFunctions:

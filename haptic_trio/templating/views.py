@@ -104,8 +104,8 @@ class ResourceView:
         """
         return current_recorder().share(key, compute)
 
-    def rely(self, condition: Callable[[Any], bool]) -> None:
-        """Have the output of the fragment used as a fallback only while *condition* holds, for all views of a render.
+    def rely(self, condition: Callable[[Any, str], str | None]) -> None:
+        """Have the output of the fragment used as a fallback only as *condition* permits; see `outputs.Condition`.
 
         Not for templates.
         """

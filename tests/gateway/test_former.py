@@ -9,7 +9,7 @@ from haptic_trio.pipeline.render import Rendered
 from tests.gateway.objects import gateway, gateway_class, grant, route, rule, service
 from tests.gateway.serving import Authority, endpoints
 from tests.support.components.succession import Succession
-from tests.support.kubernetes import tls_secret
+from tests.support.kubernetes import AGES, tls_secret
 
 LIBRARIES = ("base", "ssl", "gateway")
 LIMITS = {"max_namespace_certificate_lines": 4}
@@ -40,7 +40,7 @@ def route_of(version: int, to: str = "", *, is_broken: bool = False, **filters: 
 
 def entry_in(rendered: Rendered) -> str:
     lines = rendered.texts["maps/gateway-prefix.map"].text.splitlines()
-    return next((line for line in lines if "|a.test|" in line), "")
+    return next((line for line in lines if "|a.test|" in line and not line.startswith("#")), "")
 
 
 def begin(*objects: Resource) -> Succession:
@@ -101,3 +101,34 @@ def test_a_gateway_has_no_secret_of_another_namespace_whose_grant_is_gone() -> N
     rendered = controller.render(changed(grant("other", origin="somebody", kind="Gateway", to="Secret"), 2))
 
     assert "ssl/other_tls.pem" not in rendered.texts
+
+
+def shared_route(
+    version: int, age: int, namespace: str, to: str, *, is_broken: bool = False, header: str = ""
+) -> Resource:
+    """Return a route of *namespace* for all paths of a host that others have, too."""
+    one = rule("/", to=to)
+    if header:
+        one["matches"][0]["headers"] = [{"name": header, "value": "yes"}]
+    if is_broken:
+        one["matches"].append({"path": {"type": "Exact", "value": "no path"}})
+    parents = [{"name": "gw", "namespace": "infra"}]
+    fields = {"namespace": namespace, "created": AGES.format(age), "parents": parents}
+    return changed(route(namespace, one, hostnames=["a.test"], **fields), version)
+
+
+def test_routes_of_others_in_the_entry_of_a_rejected_route_are_the_present_ones() -> None:
+    controller = begin(service("new", namespace="other"), shared_route(1, 2, "tenant", "app", header="x-evil"))
+    rendered = controller.render(shared_route(2, 2, "tenant", "app", is_broken=True, header="x-evil"))
+    assert "gateway::tenant_app_80" in entry_in(rendered)
+
+    for version, to in enumerate(("app", "new"), 1):
+        rendered = controller.render(shared_route(version, 5, "other", to))
+        assert f"gateway::other_{to}_80" in entry_in(rendered)
+        assert "gateway::tenant_app_80" in entry_in(rendered)
+    # An older route takes the entry, and gives it back.
+    controller.render(shared_route(1, 1, "infra", "app"), service("app", namespace="infra"))
+    lines = controller.render().texts["maps/gateway-prefix.map"].text.splitlines()
+    assert [line[0] for line in lines if "|a.test|" in line] == ["i", "#"]
+    controller.delete(shared_route(1, 1, "infra", "app"))
+    assert "gateway::tenant_app_80" in entry_in(controller.render())

@@ -150,9 +150,12 @@ class GatewayFunctions:
 
 def _entries(route: Resource, kind: str, path_kind: str, resources: Lookups, controller: str) -> list[routing.Entry]:
     found = list(routing.entries(route, ROUTE_KINDS[kind], path_kind, resources, controller))
-    condition = _former_route(route, kind, resources, controller) if found else None
-    if condition is not None:
-        resources["gatewayClasses"].rely(condition)
+    keys = tuple(entry.key for entry in found if entry.value)
+    if keys:
+        condition = _former_route(route, kind, resources, controller)
+        if condition is not None:
+            resources["gatewayClasses"].rely(condition)
+        resources["gatewayClasses"].rely(_FormerEntries(route, kind, path_kind, controller, keys))
     return found
 
 
@@ -172,11 +175,12 @@ class _FormerRoute(msgspec.Struct, frozen=True):
     granted: frozenset[tuple[str, str]]
     """Services of other namespaces that it refers to."""
 
-    def __call__(self, lookups: Lookups) -> bool:
-        """Whether the owners of these listeners and Services still admit the route."""
+    def __call__(self, lookups: Lookups, text: str) -> str | None:
+        """Return *text* if the owners of these listeners and Services still admit the route."""
         attachments = attach(self.route, self.kind, lookups, self.controller) if self.places else ()
         attached = (one for attachment in attachments for one in attachment.attached)
-        return self.places <= _places_in(attached) and self.granted <= _granted(self.route, self.kind, lookups)
+        is_admitted = self.places <= _places_in(attached) and self.granted <= _granted(self.route, self.kind, lookups)
+        return text if is_admitted else None
 
 
 class _FormerGateway(msgspec.Struct, frozen=True):
@@ -186,9 +190,35 @@ class _FormerGateway(msgspec.Struct, frozen=True):
     granted: frozenset[tuple[str, str]]
     """Secrets of other namespaces that it refers to."""
 
-    def __call__(self, lookups: Lookups) -> bool:
-        """Whether the owners of these Secrets still permit the references."""
-        return self.granted <= _granted_secrets(self.gateway, lookups)
+    def __call__(self, lookups: Lookups, text: str) -> str | None:
+        """Return *text* if the owners of these Secrets still permit the references."""
+        return text if self.granted <= _granted_secrets(self.gateway, lookups) else None
+
+
+class _FormerEntries(msgspec.Struct, frozen=True):
+    """The lines of *route*, a former version, with the present values: other routes may share its entries."""
+
+    route: Resource
+    kind: str
+    path_kind: str
+    controller: str
+    keys: tuple[str, ...]
+    """Of its lines."""
+
+    def __call__(self, lookups: Lookups, text: str) -> str | None:
+        """Return *text* with the present values; a line whose key the route no longer has becomes a comment."""
+        lines = [line for line in text.split("\n") if line]
+        if len(lines) != len(self.keys):
+            return None
+        found = routing.entries(self.route, ROUTE_KINDS[self.kind], self.path_kind, lookups, self.controller)
+        values = {entry.key: entry.value for entry in found}
+        revised = []
+        for line, key in zip(lines, self.keys, strict=True):
+            column, value = line.partition(" ")[0].removeprefix("#"), values.get(key, "")
+            if not value.isprintable() or value != value.strip():
+                return None
+            revised.append(f"{column} {value}" if value else f"#{column}")
+        return text if revised == lines else "".join(f"{line}\n" for line in revised)
 
 
 def _former_gateway(gateway: Resource, lookups: Lookups) -> _FormerGateway | None:

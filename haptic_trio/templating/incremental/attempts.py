@@ -16,7 +16,7 @@ from haptic_trio.templating.incremental.outputs import EMPTY, BodyResult, Fallba
 from haptic_trio.templating.incremental.quarantined import id_of_subject, is_turn_of, question_of
 from haptic_trio.templating.incremental.records import Child
 from haptic_trio.templating.incremental.run import RenderRun
-from haptic_trio.templating.incremental.settling.former_endpoints import endpoint_lookups, without_former
+from haptic_trio.templating.incremental.settling.former_endpoints import as_it_may_be, endpoint_lookups
 from haptic_trio.templating.incremental.shares import question_of as question_of_room
 from haptic_trio.templating.values.costs import Costs
 from haptic_trio.templating.values.limits import LimitReachedError
@@ -313,17 +313,17 @@ def _find_output(
     found = run.quarantined.find(recall, key, fallback, resource)
     if found is None:
         return None
-    found = without_former(found, run.look_up)
     for file in found.files:
         run.ask(("file", file.path))
-    if recall.is_blocked(key, found) or not all(holds(run.variables["resources"]) for holds in found.conditions):
+    revised = None if recall.is_blocked(key, found) else as_it_may_be(found, run.variables, run.look_up)
+    if revised is None:
         # HAProxy rejects that, too, or it has what belongs to others now.
         run.quarantined.give_up(origin.subject)
         return None
     if is_apart and any(run.is_taken(file) for file in found.files):
         # For single fragments it is not decided who may have a file.
         return None
-    return found
+    return revised
 
 
 def _has_fallback(fallback: Fallback | None, good: FragmentOutput | None) -> bool:

@@ -29,8 +29,9 @@ _SHIFT: Final = {"": 0, "k": 10, "m": 20, "g": 30}
 
 
 T = TypeVar("T")
-Condition: TypeAlias = Callable[[Any], bool]
-"""Whether a former output may be used, for the lookups of a render: `resources` of templates."""
+Condition: TypeAlias = Callable[[Any, str], str | None]
+"""Returns the text of a former output as it may be used, for the lookups of a render (`resources` of templates) and the
+former text; None if it may not."""
 EMPTY: Final[frozenset[Any]] = frozenset()
 
 

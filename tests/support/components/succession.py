@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from haptic_trio.k8s.resource import Resource
+from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
 from tests.support.components.pipeline import stores_of
@@ -35,6 +35,11 @@ class Succession:
         self.stores.take_over(stores, stores.keys())
         self._renderer.take_over(renderer, self.stores, frozenset())()
         return self.render()
+
+    def delete(self, resource: Resource) -> None:
+        """Delete *resource* from all stores."""
+        for store in self.stores.values():
+            store.delete(ref_of(resource))
 
     def render(self, *objects: Resource) -> Rendered:
         """Write *objects*, and render; no template may be found at fault."""

@@ -30,6 +30,25 @@ def endpoint_lookups(asked: Iterable[Dependency], stores: frozenset[str]) -> tup
     return tuple(question for question in asked if question[0] == "get" and question[1] in stores)
 
 
+def as_it_may_be(
+    output: FragmentOutput, variables: Mapping[str, Any], look_up: Callable[[Dependency], Sequence[Any]]
+) -> FragmentOutput | None:
+    """Return *output*, a former one, as it may be used now; None if it may not. See `FragmentOutput.conditions`."""
+    found = without_former(output, look_up)
+    text = found.text
+    for condition in found.conditions:
+        revised = condition(variables["resources"], text)
+        if revised is None:
+            return None
+        text = revised
+    return found if text == found.text else with_text(found, text)
+
+
+def with_text(output: FragmentOutput, text: str) -> FragmentOutput:
+    """Return *output* with another *text*, which counts for its object as a whole."""
+    return msgspec.structs.replace(output, text=text, own_text=None, inner_files=frozenset())
+
+
 def without_former(output: FragmentOutput, look_up: Callable[[Dependency], Sequence[Any]]) -> FragmentOutput:
     """Return *output* without addresses that its EndpointSlices no longer have; *output* itself if it has none.
 
@@ -55,7 +74,7 @@ def without_former(output: FragmentOutput, look_up: Callable[[Dependency], Seque
     text = _ENTRY_END.sub(of_entry, text)
     if text == output.text:
         return output
-    return msgspec.structs.replace(output, text=text, own_text=None, inner_files=frozenset())
+    return with_text(output, text)
 
 
 def _addresses_in(found: Any) -> list[str]:

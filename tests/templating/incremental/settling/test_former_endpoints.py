@@ -3,10 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from haptic_trio.templating.incremental.outputs import FragmentOutput
-from haptic_trio.templating.incremental.settling.former_endpoints import endpoint_lookups, without_former
+from haptic_trio.templating.incremental.settling.former_endpoints import (
+    as_it_may_be,
+    endpoint_lookups,
+    without_former,
+)
 
 QUESTION = ("get", "slices", "default", "web")
 
@@ -56,3 +61,21 @@ def test_an_output_stays_itself_if_all_its_endpoints_are_present() -> None:
 def test_whole_lookups_of_endpoints_count() -> None:
     asked = [QUESTION, ("has", "slices", "default", "web"), ("get", "services", "default", "web")]
     assert endpoint_lookups(asked, frozenset({"slices"})) == (QUESTION,)
+
+
+def test_conditions_revise_a_text_one_after_the_other_or_reject_it() -> None:
+    made = msgspec.structs.replace(
+        output("    server s1 10.0.0.1:80\n    server s2 10.0.0.2:80\n"),
+        conditions=(
+            lambda lookups, text: text + lookups,
+            lambda _lookups, text: text.upper() if "s1" in text else None,
+        ),
+    )
+    variables = {"resources": "end"}
+
+    revised = as_it_may_be(made, variables, present("10.0.0.1"))
+    assert revised is not None
+    assert revised.text == "    SERVER S1 10.0.0.1:80\nEND"
+    assert as_it_may_be(made, variables, present("10.0.0.2")) is None
+    plain = output("    server s1 10.0.0.1:80\n")
+    assert as_it_may_be(plain, variables, present("10.0.0.1")) is plain
