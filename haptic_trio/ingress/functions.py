@@ -54,7 +54,11 @@ class IngressView:
         return self._as_long_as(_Has(self._identity, "has", (host, path)))
 
     def has_host(self, host: Any) -> bool:
-        """Whether *host* belongs to the namespace of the Ingress."""
+        """Whether *host* belongs to the namespace of the Ingress; a former version has it only as long."""
+        return self._as_long_as(_Has(self._identity, "owns", (host,)))
+
+    def owns(self, host: Any) -> bool:
+        """Whether `has_host` is true at present."""
         return self._certificates.owners_of(normal_host(str(host))).has_host(self._namespace)
 
     def has_connections(self, host: Any) -> bool:

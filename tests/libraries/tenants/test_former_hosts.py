@@ -92,3 +92,17 @@ def test_a_rejected_secret_is_shown_for_no_host_that_its_ingresses_have_left_to_
     rendered = controller.render(secret("victim", "tls", HOST, by=VICTIM, age=28), shop)
 
     assert rendered.texts[LIST].text.split() == ["ssl/victim_tls.pem", HOST]
+
+
+def test_a_rejected_ingress_redirects_no_host_that_an_older_one_takes() -> None:
+    controller = Succession(LIBRARIES, sslRedirect=True)
+    controller.render(
+        *SERVICES,
+        victim(rule(OTHER, path("/", "web"))),
+        evil(rule(HOST, path("/", "web")), annotations=ANNOTATED, tls=secured(HOST)),
+    )
+    assert HOST in controller.render(broken("third.example.com", ANNOTATED)).texts["maps/tls-host.map"].text
+
+    rendered = controller.render(changed(victim(rule(OTHER, path("/", "web")), rule(HOST, path("/", "web")))))
+
+    assert HOST not in rendered.texts["maps/tls-host.map"].text
