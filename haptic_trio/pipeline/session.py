@@ -1,6 +1,6 @@
 """Session of a renderer: state that one render keeps for the next."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from functools import partial
@@ -25,6 +25,7 @@ from haptic_trio.templating.incremental.records import Child, ObjectId
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.scope import Memo
+from haptic_trio.templating.incremental.settling.former_endpoints import addresses_in
 from haptic_trio.templating.incremental.takeover import Differences, take_over
 from haptic_trio.templating.values.subjects import ObjectWarning, Origin, RenderedText
 from haptic_trio.templating.values.versions import Versioned
@@ -59,7 +60,7 @@ class Session:
         self.stores = stores
         self.run = run
         self.views = views = ResourcesView(stores)
-        run.look_up = self._look_up
+        run.find_addresses = self._find_addresses
         self.fetches = open_fetches(views)
         self.context = {**variables, "resources": views, "http": HttpView(self.fetches)}
         self.trackers: dict[str, Tracker] = {name: store.track() for name, store in stores.items()}
@@ -79,12 +80,10 @@ class Session:
         self._conflicts = Conflicts(partial(reads_secrets, run))
         self._warnings: tuple[tuple[ObjectWarning, ...], ...] = ((), (), ())
 
-    def _look_up(self, question: Dependency) -> Sequence[Any]:
+    def _find_addresses(self, question: Dependency) -> frozenset[str]:
         _get, name, *keys = question
         view = views_in(self.views).get(name)
-        if view is None:
-            return ()
-        return view.get(*keys) if keys else view.list()
+        return view.derive(addresses_in, *keys) if view is not None else frozenset()
 
     def take_over(self, former: "Session", differences: Differences, alike: Memo) -> Callable[[], None]:
         """Begin with the records of *former*, as far as *differences* leave them valid.

@@ -212,7 +212,8 @@ class Quarantine:
 
         *is_new*: the render started from nothing, so *changed* has all outputs. Numbers must ascend.
         """
-        self._pending.append((serial, is_new, dict(changed)))
+        good = {key: output.original or output if output is not None else None for key, output in changed.items()}
+        self._pending.append((serial, is_new, good))
         if len(self._pending) > _MOST_PENDING:
             # No valid configuration for long: merge the oldest two, which bounds the memory.
             (_, first_new, first), (number, second_new, second) = self._pending[:2]

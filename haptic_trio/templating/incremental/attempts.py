@@ -315,8 +315,8 @@ def _find_output(
         return None
     for file in found.files:
         run.ask(("file", file.path))
-    revised = None if recall.is_blocked(key, found) else as_it_may_be(found, run.variables, run.look_up)
-    if revised is None:
+    revised = None if recall.is_blocked(key, found) else as_it_may_be(found, run.variables, run.find_addresses)
+    if revised is None or recall.is_blocked(key, revised):
         # HAProxy rejects that, too, or it has what belongs to others now.
         run.quarantined.give_up(origin.subject)
         return None

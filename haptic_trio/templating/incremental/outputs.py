@@ -82,6 +82,8 @@ class FragmentOutput(msgspec.Struct, frozen=True):
     """The text without that of fragments inside for other objects, which limits count for these; None: all of it."""
     inner_files: frozenset[str] = frozenset()
     """Paths of the files of those fragments."""
+    original: "FragmentOutput | None" = None
+    """The former output that this one is a revision of, which stays the good one."""
 
     def __repr__(self) -> str:
         # The text and the files may hold a private key.

@@ -6,7 +6,7 @@ be repeated, and work that is not done stays pending, so a render may be
 abandoned at any moment.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from types import CodeType
@@ -38,8 +38,8 @@ from haptic_trio.templating.values.versions import Versioned
 from haptic_trio.templating.values.warning_list import WarningList
 
 
-def _find_nothing(_question: Dependency) -> Sequence[Any]:
-    return ()
+def _find_nothing(_question: Dependency) -> frozenset[str]:
+    return frozenset()
 
 
 class RenderRun(Recorder):
@@ -55,8 +55,8 @@ class RenderRun(Recorder):
         """Names of the stores that hold Secrets."""
         self.endpoint_stores: frozenset[str] = frozenset()
         """Names of the stores that hold EndpointSlices."""
-        self.look_up: Callable[[Dependency], Sequence[Any]] = _find_nothing
-        """Answers a lookup of whole objects as it is now, and records it."""
+        self.find_addresses: Callable[[Dependency], frozenset[str]] = _find_nothing
+        """Returns the addresses in EndpointSlices that a lookup finds now, and records that."""
         self.produced: Versioned[FragmentKey, FragmentOutput] = Versioned()
         """Output of each fragment, fallbacks included."""
         self.rendered = 0
@@ -345,7 +345,7 @@ class RenderRun(Recorder):
         a collection of garbage, which stops all threads. Pops one item after
         another, so that other threads run meanwhile.
         """
-        self.look_up = _find_nothing
+        self.find_addresses = _find_nothing
         for root in self.roots.values():
             for region in root.regions:
                 _empty(region.children)

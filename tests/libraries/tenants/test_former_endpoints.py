@@ -51,6 +51,8 @@ def test_a_good_version_leads_to_present_endpoints_alone(annotations: dict[str, 
     assert controller.render().changed == {}
     assert addresses_in(controller.configure(maxconn=7)) == {STAYS}
     assert addresses_in(controller.render(slice_of("web"))) == set()
+    # The good version itself stays what it is.
+    assert addresses_in(controller.render(slice_of("web", OLD))) == {OLD}
     # The present version has the present endpoints.
     rendered = controller.render(site(3, **annotations), slice_of("web", STAYS, NEW))
     assert (addresses_in(rendered), rendered.rejections) == ({STAYS, NEW}, ())

@@ -185,6 +185,13 @@ def test_what_the_former_configuration_served_is_not_dropped_for_the_sake_of_a_n
     assert after_one_cycle.reject({key(): PROBLEM}, {key(): fallback})
 
 
+def test_a_revision_of_a_former_output_does_not_replace_it(after_one_cycle: Quarantine) -> None:
+    former = after_one_cycle.recall().valid[key()]
+    accept(after_one_cycle, 2, msgspec.structs.replace(former, text="less", original=former))
+
+    assert after_one_cycle.recall().valid[key()] is former
+
+
 def test_objects_that_a_changed_setting_permitted_have_no_good_output_in_the_new_configuration() -> None:
     quarantine = Quarantine()
     permitted = msgspec.structs.replace(output("w"), permits=(("hosts", ["a"]),))

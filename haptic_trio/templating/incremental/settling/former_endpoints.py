@@ -8,6 +8,7 @@ line, together with the line, and from the end of a map entry.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any, Final
@@ -31,7 +32,7 @@ def endpoint_lookups(asked: Iterable[Dependency], stores: frozenset[str]) -> tup
 
 
 def as_it_may_be(
-    output: FragmentOutput, variables: Mapping[str, Any], look_up: Callable[[Dependency], Sequence[Any]]
+    output: FragmentOutput, variables: Mapping[str, Any], look_up: Callable[[Dependency], AbstractSet[str]]
 ) -> FragmentOutput | None:
     """Return *output*, a former one, as it may be used now; None if it may not. See `FragmentOutput.conditions`."""
     found = without_former(output, look_up)
@@ -46,20 +47,19 @@ def as_it_may_be(
 
 def with_text(output: FragmentOutput, text: str) -> FragmentOutput:
     """Return *output* with another *text*, which counts for its object as a whole."""
-    return msgspec.structs.replace(output, text=text, own_text=None, inner_files=frozenset())
+    return msgspec.structs.replace(
+        output, text=text, own_text=None, inner_files=frozenset(), original=output.original or output
+    )
 
 
-def without_former(output: FragmentOutput, look_up: Callable[[Dependency], Sequence[Any]]) -> FragmentOutput:
+def without_former(output: FragmentOutput, look_up: Callable[[Dependency], AbstractSet[str]]) -> FragmentOutput:
     """Return *output* without addresses that its EndpointSlices no longer have; *output* itself if it has none.
 
-    *look_up* answers a lookup as it is now.
+    *look_up* returns the `addresses_in` what a lookup finds now.
     """
     if not output.endpoints:
         return output
-    present = {_ANY}
-    for question in output.endpoints:
-        for found in look_up(question):
-            present.update(map(_canonical, _addresses_in(found)))
+    present = {_ANY}.union(*map(look_up, output.endpoints))
 
     def is_former(match: re.Match[str]) -> bool:
         return _canonical(match[1].strip("[]")) not in present
@@ -77,15 +77,16 @@ def without_former(output: FragmentOutput, look_up: Callable[[Dependency], Seque
     return with_text(output, text)
 
 
-def _addresses_in(found: Any) -> list[str]:
-    endpoints = found.get("endpoints") if isinstance(found, Mapping) else None
-    return [
-        address
-        for endpoint in endpoints or ()
+def addresses_in(found: Sequence[Any]) -> frozenset[str]:
+    """Return the addresses in EndpointSlices. It is a lookup aspect, so it is asked once for very many outputs."""
+    return frozenset(
+        _canonical(address)
+        for one in found
+        for endpoint in (one.get("endpoints") if isinstance(one, Mapping) else None) or ()
         if isinstance(endpoint, Mapping)
         for address in endpoint.get("addresses") or ()
         if isinstance(address, str)
-    ]
+    )
 
 
 @lru_cache(maxsize=4096)

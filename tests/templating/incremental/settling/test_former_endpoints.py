@@ -1,6 +1,5 @@
 """Texts of former outputs without the endpoints that have been removed."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -8,6 +7,7 @@ import pytest
 
 from haptic_trio.templating.incremental.outputs import FragmentOutput
 from haptic_trio.templating.incremental.settling.former_endpoints import (
+    addresses_in,
     as_it_may_be,
     endpoint_lookups,
     without_former,
@@ -21,9 +21,11 @@ def output(text: str) -> FragmentOutput:
 
 
 def present(*addresses: str) -> Any:
-    def look_up(question: tuple[str, ...]) -> Sequence[Any]:
+    slices = [{"endpoints": [{"addresses": [address]} for address in addresses]}, {"endpoints": None}, {}]
+
+    def look_up(question: tuple[str, ...]) -> frozenset[str]:
         assert question == QUESTION
-        return [{"endpoints": [{"addresses": [address]} for address in addresses]}, {"endpoints": None}, {}]
+        return addresses_in(slices)
 
     return look_up
 
