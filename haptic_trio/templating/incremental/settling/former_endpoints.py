@@ -35,6 +35,17 @@ def as_it_may_be(
     output: FragmentOutput, variables: Mapping[str, Any], look_up: Callable[[Dependency], AbstractSet[str]]
 ) -> FragmentOutput | None:
     """Return *output*, a former one, as it may be used now; None if it may not. See `FragmentOutput.conditions`."""
+    try:
+        return _revised(output, variables, look_up)
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001  whatever breaks it must break the object of the output alone
+        return None
+
+
+def _revised(
+    output: FragmentOutput, variables: Mapping[str, Any], look_up: Callable[[Dependency], AbstractSet[str]]
+) -> FragmentOutput | None:
     found = without_former(output, look_up)
     text = found.text
     for condition in found.conditions:
@@ -82,11 +93,16 @@ def addresses_in(found: Sequence[Any]) -> frozenset[str]:
     return frozenset(
         _canonical(address)
         for one in found
-        for endpoint in (one.get("endpoints") if isinstance(one, Mapping) else None) or ()
-        if isinstance(endpoint, Mapping)
-        for address in endpoint.get("addresses") or ()
+        for endpoint in _items_of(one, "endpoints")
+        for address in _items_of(endpoint, "addresses")
         if isinstance(address, str)
     )
+
+
+def _items_of(value: Any, field: str) -> Sequence[Any]:
+    """Return the list in *field*; empty for anything else: a malformed object must fail no other one."""
+    found = value.get(field) if isinstance(value, Mapping) else None
+    return found if isinstance(found, list | tuple) else ()
 
 
 @lru_cache(maxsize=4096)

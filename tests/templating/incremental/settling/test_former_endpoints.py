@@ -16,12 +16,20 @@ from haptic_trio.templating.incremental.settling.former_endpoints import (
 QUESTION = ("get", "slices", "default", "web")
 
 
+MALFORMED = [
+    {},
+    None,
+    7,
+    *({"endpoints": one} for one in (None, 7, "10.0.0.2", [None, 7, {"addresses": 7}, {"addresses": [7]}])),
+]
+
+
 def output(text: str) -> FragmentOutput:
     return FragmentOutput(text, (), "1", endpoints=(QUESTION,))
 
 
 def present(*addresses: str) -> Any:
-    slices = [{"endpoints": [{"addresses": [address]} for address in addresses]}, {"endpoints": None}, {}]
+    slices = [{"endpoints": [{"addresses": [address]} for address in addresses]}, *MALFORMED]
 
     def look_up(question: tuple[str, ...]) -> frozenset[str]:
         assert question == QUESTION
@@ -81,3 +89,11 @@ def test_conditions_revise_a_text_one_after_the_other_or_reject_it() -> None:
     assert as_it_may_be(made, variables, present("10.0.0.2")) is None
     plain = output("    server s1 10.0.0.1:80\n")
     assert as_it_may_be(plain, variables, present("10.0.0.1")) is plain
+
+
+def test_a_condition_that_fails_makes_the_output_unusable() -> None:
+    def fail(_lookups: Any, _text: str) -> str | None:
+        raise KeyError("gone")
+
+    made = msgspec.structs.replace(FragmentOutput("text", (), "1"), conditions=(fail,))
+    assert as_it_may_be(made, {"resources": None}, present()) is None
