@@ -1,7 +1,7 @@
 """Loader of the configuration of one iteration: decode, merge libraries, check."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -36,6 +36,18 @@ class LoadedConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`Secret namespace/name`; empty without a Secret."""
     layers: tuple[Decoded[Any], ...] = ()
     """The texts that the configuration comes from, the user's first: where each part of it stands."""
+
+
+Load: TypeAlias = Callable[[dict[str, Any], dict[str, Any] | None], LoadedConfig]
+"""Decodes and checks ConfigMap and Secret, or raises a `ProblemsError`. Takes CPU: run in a thread."""
+
+
+class ConfigSource(msgspec.Struct, frozen=True):
+    """Names of the ConfigMap and Secret of the configuration."""
+
+    namespace: str
+    config_map: str
+    secret: str
 
 
 def load_config(configmap: Mapping[str, Any], secret: Mapping[str, Any] | None) -> LoadedConfig:

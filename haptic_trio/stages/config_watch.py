@@ -8,11 +8,11 @@ import trio
 
 from haptic_trio.backoff import Backoff
 from haptic_trio.channels import ConfigSeen, EventBuffer, Latest
+from haptic_trio.config.load import ConfigSource
 from haptic_trio.errors import HapticError, Problem, leaves_of, text_of
 from haptic_trio.k8s.client import Client, Deleted, Listed, Selection, Upserted, WatchEvent
 from haptic_trio.k8s.resource import Resource, ResourceType
 from haptic_trio.messages import ProblemsReported
-from haptic_trio.stages.process import ConfigSource
 
 CONFIG_MAPS: Final = ResourceType("v1", "configmaps")
 SECRETS: Final = ResourceType("v1", "secrets")

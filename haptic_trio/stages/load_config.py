@@ -5,10 +5,9 @@ from collections.abc import Set as AbstractSet
 import trio
 
 from haptic_trio.channels import ConfigSeen, EventBuffer, Latest
-from haptic_trio.config.load import LoadedConfig
+from haptic_trio.config.load import ConfigSource, Load, LoadedConfig
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.messages import ConfigInvalid
-from haptic_trio.stages.process import ConfigSource, Load
 
 
 async def run_load_config(

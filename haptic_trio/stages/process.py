@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
 
 import msgspec
 
 from haptic_trio.channels import Channels, ConfigSeen, EventBuffer, Latest
-from haptic_trio.config.load import LoadedConfig
+from haptic_trio.config.load import ConfigSource, Load, LoadedConfig
 from haptic_trio.config.model import InstancesConfig, LeaderElection
 from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.deployment.pods import PodEndpoints
@@ -20,24 +19,12 @@ from haptic_trio.heartbeat import Heartbeats
 from haptic_trio.httpstore.entry import ContentMemory
 from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.k8s.client import Client, Listing
-from haptic_trio.k8s.resource import Places, Resource, nowhere
+from haptic_trio.k8s.resource import Places, nowhere
 from haptic_trio.messages import ConfigInvalid, ConfigValidated, DeploymentCompleted, LeadershipChanged
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.stages.gc_tuning import Collections
 from haptic_trio.stages.iteration_components import IterationComponents
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
-
-Load: TypeAlias = Callable[[Resource, Resource | None], LoadedConfig]
-"""Decodes and checks ConfigMap and Secret, or raises a `ProblemsError`. Takes CPU: run in a thread."""
-
-
-class ConfigSource(msgspec.Struct, frozen=True):
-    """Names of the ConfigMap and Secret of the configuration."""
-
-    namespace: str
-    config_map: str
-    secret: str
-
 
 STAGES = (
     ("load_config", "waits for a valid ConfigMap"),

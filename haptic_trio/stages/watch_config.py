@@ -7,11 +7,10 @@ import trio
 
 from haptic_trio.backoff import Backoff
 from haptic_trio.channels import ConfigSeen, EventBuffer, Latest
-from haptic_trio.config.load import LoadedConfig
+from haptic_trio.config.load import Load, LoadedConfig
 from haptic_trio.errors import HapticError, Problem, ProblemsError, leaves_of, text_of
 from haptic_trio.messages import ConfigChanged, ConfigInvalid
 from haptic_trio.pipeline.rejection.errors import RejectedError, UndecidedError
-from haptic_trio.stages.process import Load
 
 RETRY_BASE: Final = 1.0
 RETRY_MAX: Final = 60.0

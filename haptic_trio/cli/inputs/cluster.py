@@ -10,8 +10,6 @@ import trio
 from haptic_trio.cli.inputs.options import InputOptions
 from haptic_trio.cli.output.progress import Steps
 from haptic_trio.errors import Problem
-from haptic_trio.k8s.api.auth import load_kubeconfig, load_service_account
-from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.k8s.client import Client, Report
 from haptic_trio.k8s.manifests.directory import DirectoryCluster
 from haptic_trio.k8s.manifests.objects import Check
@@ -36,6 +34,9 @@ def make_cluster(options: InputOptions, report: Report, check: Check | None = No
     """
     if options.manifests is not None:
         return DirectoryCluster(options.manifests, report=as_given(report, options.manifests), check=check)
+    from haptic_trio.k8s.api.auth import load_kubeconfig, load_service_account  # noqa: PLC0415  not for a directory
+    from haptic_trio.k8s.api.cluster import ApiCluster  # noqa: PLC0415  its HTTP client takes 10 MB
+
     if options.kubeconfig is not None:
         return ApiCluster(partial(load_kubeconfig, options.kubeconfig, options.context), report=report)
     return ApiCluster(load_service_account, report=report)

@@ -14,7 +14,7 @@ from haptic_trio.cli.inputs.cluster import as_given, begin_reading, hint_for_mis
 from haptic_trio.cli.inputs.options import InputOptions
 from haptic_trio.cli.output.findings import Area, Finding, find
 from haptic_trio.cli.output.progress import SILENT, Steps
-from haptic_trio.config.load import LoadedConfig, load_config
+from haptic_trio.config.load import ConfigSource, LoadedConfig, load_config
 from haptic_trio.config.model import Config
 from haptic_trio.config.templates import MAIN_TEMPLATE, template_set
 from haptic_trio.dataplane.binary import find_haproxy, need_supported
@@ -38,7 +38,6 @@ from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.pipeline.validate import Validator
 from haptic_trio.stages.config_watch import CONFIG_MAPS, SECRETS
 from haptic_trio.stages.gc_tuning import Collections
-from haptic_trio.stages.process import ConfigSource
 from haptic_trio.stages.watch_resources import selection_of
 
 NOT_FOUND: Final = "not found"

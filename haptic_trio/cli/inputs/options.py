@@ -11,8 +11,8 @@ import click
 import msgspec
 
 from haptic_trio.cli.inputs.choices import KUBECONFIG, MANIFESTS
+from haptic_trio.config.load import ConfigSource
 from haptic_trio.k8s.api.auth import read_namespace
-from haptic_trio.stages.process import ConfigSource
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -11,12 +11,11 @@ from haptic_trio.cli.inputs.files import manifest_texts
 from haptic_trio.cli.inputs.object_places import child, placed_objects, text
 from haptic_trio.cli.inputs.options import InputOptions
 from haptic_trio.cli.output.findings import Area, Finding, find
-from haptic_trio.config.load import LoadedConfig
+from haptic_trio.config.load import Load, LoadedConfig
 from haptic_trio.config.templates import MAIN_TEMPLATE
 from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.stages.process import Load
 from haptic_trio.validation_tests.results import CaseResult, Checked
 from haptic_trio.yaml.documents import split_documents
 from haptic_trio.yaml.reader import DocumentError, read_nodes

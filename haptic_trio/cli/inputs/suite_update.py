@@ -5,7 +5,7 @@ from pathlib import Path
 
 from haptic_trio.cli.inputs.files import manifest_texts, replace_file
 from haptic_trio.cli.inputs.suite_sources import Input
-from haptic_trio.stages.process import ConfigSource
+from haptic_trio.config.load import ConfigSource
 from haptic_trio.validation_tests.cases import updates_of
 from haptic_trio.validation_tests.results import CaseResult
 from haptic_trio.validation_tests.update import UpdateError, update_config_map, update_tests

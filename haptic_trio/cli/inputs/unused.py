@@ -6,11 +6,10 @@ from haptic_trio.cli.inputs.options import InputOptions
 from haptic_trio.cli.inputs.source_map import placed
 from haptic_trio.cli.output.findings import Area, find
 from haptic_trio.config.checks.unused_snippets import find_unused_snippets
-from haptic_trio.config.load import LoadedConfig, locate_problem
+from haptic_trio.config.load import Load, LoadedConfig, locate_problem
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.client import Report
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.stages.process import Load
 
 
 def find_unused(loaded: LoadedConfig) -> tuple[Problem, ...]:

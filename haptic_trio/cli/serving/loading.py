@@ -6,13 +6,12 @@ from functools import partial
 import msgspec
 
 from haptic_trio.cli.serving.endpoints import AgentList, ApiList, PodMode
-from haptic_trio.config.load import LoadedConfig, load_config
+from haptic_trio.config.load import Load, LoadedConfig, load_config
 from haptic_trio.config.model import DataplaneKind
 from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.dataplane.dataplaneapi.client import Credentials
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.stages.process import Load
 
 
 def choose_load(agents: AgentList | None, apis: ApiList | None, pods: PodMode | None) -> Load:

@@ -9,12 +9,12 @@ import click
 
 from haptic_trio.channels import ConfigSeen, Latest
 from haptic_trio.cli.inputs.options import check_listen
-from haptic_trio.config.load import load_config
+from haptic_trio.config.load import ConfigSource, load_config
 from haptic_trio.errors import Problem, ProblemsError
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.metrics import Families
 from haptic_trio.pipeline.review.dry_run_object import DryRunError
-from haptic_trio.stages.process import ConfigSource, Process
+from haptic_trio.stages.process import Process
 from haptic_trio.validation_tests.gate import Load, run_gate, suite_of
 from haptic_trio.webhook.admission import Admission, Present
 from haptic_trio.webhook.configuration import ConfigurationReviews

@@ -9,7 +9,7 @@ import trio
 
 from haptic_trio.cli.inputs.oneshot import read_snapshot
 from haptic_trio.cli.inputs.options import InputOptions
-from haptic_trio.stages.process import ConfigSource
+from haptic_trio.config.load import ConfigSource
 from tests.k8s.objects import service_manifest
 
 SOURCE = ConfigSource(namespace="default", config_map="absent", secret="absent")

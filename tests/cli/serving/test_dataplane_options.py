@@ -8,12 +8,12 @@ import pytest
 
 from haptic_trio.cli.serving.endpoints import PASSWORD, USERNAME, ApiList, make_api_list, read_apis
 from haptic_trio.cli.serving.loading import choose_load, load_for_api_pods, load_for_apis, load_for_pods
+from haptic_trio.config.load import Load
 from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.dataplane.agent.client import AgentAddress
 from haptic_trio.dataplane.dataplaneapi.client import Credentials
 from haptic_trio.dataplane.dataplaneapi.endpoints import ApiAddress
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.stages.process import Load
 from tests.cli.commands import invoke_cli, replace_in
 
 APIS = (ApiAddress(name="edge-1", url="https://10.0.0.7:5555"),)

@@ -11,11 +11,10 @@ import trio
 
 from haptic_trio.channels import ConfigSeen
 from haptic_trio.cli.serving.webhook import check_configuration
-from haptic_trio.config.load import load_config
+from haptic_trio.config.load import ConfigSource, load_config
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.pipeline.review.dry_run_object import DryRunError
-from haptic_trio.stages.process import ConfigSource
 
 SOURCE = ConfigSource("edge", "haptic-trio", "credentials")
 NO_SECRET = ConfigSeen(None, None)

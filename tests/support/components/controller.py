@@ -13,13 +13,13 @@ import trio
 from trio.testing import MockClock
 
 from haptic_trio.channels import EventBuffer, Latest
-from haptic_trio.config.load import load_config
+from haptic_trio.config.load import ConfigSource, Load, load_config
 from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.demo.event_log import EventLog
 from haptic_trio.k8s.resource import Resource, ResourceType
 from haptic_trio.messages import InstanceDeployed, IterationEnded, LeadershipChanged, StageReached
 from haptic_trio.stages.controller import run_controller
-from haptic_trio.stages.process import ConfigSource, IterationState, Load, Process
+from haptic_trio.stages.process import IterationState, Process
 from tests.support.components.cluster import MemoryCluster
 from tests.support.components.endpoints import MemoryEndpoint
 
