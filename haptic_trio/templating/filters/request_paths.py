@@ -47,6 +47,9 @@ _UNREADABLE: Final = re.compile(
 )
 _SEPARATOR_IN_PARAMETER: Final = re.compile(rb"(?:;|%3B)[^/]*(?:%2F|%5C|\\)", re.IGNORECASE)
 _DOTS: Final = re.compile(rb"/(?:[.]|%20)++(?:/|\Z)")
+_DOTS_BETWEEN_SEPARATORS: Final = re.compile(
+    rb"(?:[/\\]|%2F|%5C)(?:[.]|%20)++(?:[/\\;]|%(?:2F|3B|5C|3F|23)|\Z)", re.IGNORECASE
+)
 
 
 def plain_path(value: Any) -> str:
@@ -134,7 +137,7 @@ def readings(path: str) -> Readings | None:
         return None
     for pattern, replacement in _READINGS:
         text = pattern.sub(replacement, text)
-    if _DOTS.search(text):
+    if _DOTS.search(text) or _DOTS_BETWEEN_SEPARATORS.search(literal):
         return None
     return Readings(literal.decode(errors="surrogateescape"), text.decode(errors="surrogateescape"))
 
