@@ -123,7 +123,8 @@ def test_no_separator_passes_the_rule_of_a_route_for_a_host_to_a_wider_one(tmp_p
     port = free_port()
     exact, opened = ({"path": {"type": "Exact", "value": value}} for value in ("/exact", "/open"))
     posted = {"path": {"type": "PathPrefix", "value": "/posted"}, "method": "POST"}
-    expressions = [{"path": {"type": "RegularExpression", "value": value}} for value in ("/admin", r"/files/.*\.pdf")]
+    values = ("/admin", r"/files/.*\.pdf", "/api/[^/]+/secret")
+    expressions = [{"path": {"type": "RegularExpression", "value": value}} for value in values]
     backend = [{"name": "closed", "port": 80}]
     with echoing("open") as open_port, echoing("closed") as closed_port:
         objects = [
@@ -154,6 +155,18 @@ def test_no_separator_passes_the_rule_of_a_route_for_a_host_to_a_wider_one(tmp_p
             # No application reads the beginning of this path alone.
             assert status("a.test", "/files/x%2Fy.pdf") == 200
             assert status("a.test", "/files/x;/y.pdf") == 400
+            # Some applications take one of the characters literally, and the other one not.
+            for rest in (
+                ";/x%2Fy/secret",
+                "%5Cx%2Fy/secret",
+                "/x%2Fy/secret;/z",
+                "/x%2Fy/secret%3Fz",
+                "/x%2Fy/secret.",
+            ):
+                assert (rest, status("a.test", f"/api{rest}")) == (rest, 400)
+            assert status("a.test", "/api/x%2Fy;v=1/c.") == 200
+            # So many characters have too many readings.
+            assert status("a.test", "/x%2Fy;/a%3B/b%3F/c.") == 400
             # The list of `/posted` has no candidate for this request, which the wider host serves.
             assert status("a.test", "/posted/x") == 200
             assert status("a.test", "/posted;/x") == 400
