@@ -14,9 +14,9 @@ from haptic_trio.gateway.routes.index_keys import ROUTE_KEYS
 from haptic_trio.jsonpath import Path
 
 ANY: Final = "*"
+"""Stands for every host."""
 NONE: Final[frozenset[str]] = frozenset()
 """One object for all empty sets that are kept: each takes 216 bytes."""
-"""Stands for every host."""
 HOSTS_INDEX: Final = "ingress_hosts()"
 """In `indexBy`: the hosts that an Ingress serves, and `.` and the domain for those that a wildcard would cover."""
 PATHS_INDEX: Final = "ingress_paths()"
