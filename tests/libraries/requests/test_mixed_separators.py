@@ -165,8 +165,9 @@ def test_no_separator_passes_the_rule_of_a_route_for_a_host_to_a_wider_one(tmp_p
             ):
                 assert (rest, status("a.test", f"/api{rest}")) == (rest, 400)
             assert status("a.test", "/api/x%2Fy;v=1/c.") == 200
-            # So many characters have too many readings.
-            assert status("a.test", "/x%2Fy;/a%3B/b%3F/c.") == 400
+            # A long path with so many of the characters has too many readings.
+            assert status("a.test", "/x%2Fy;/a%3B/b%3F/c.") == 200
+            assert status("a.test", f"/{'x' * 3000}%2Fy;/a%3B/b%3F/c.") == 400
             # The list of `/posted` has no candidate for this request, which the wider host serves.
             assert status("a.test", "/posted/x") == 200
             assert status("a.test", "/posted;/x") == 400
