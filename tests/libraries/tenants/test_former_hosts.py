@@ -66,7 +66,7 @@ def test_clients_of_a_host_are_asked_for_no_certificate_by_a_former_version_once
     asking = evil(rule(HOST, path("/", "web")), annotations=annotations, tls=secured(HOST))
     controller = Succession(LIBRARIES)
     controller.render(*SERVICES, AUTHORITY, tls, victim(rule("third.example.com", path("/", "web"))), asking)
-    assert "verify optional" in controller.render(broken(OTHER, annotations)).texts[LIST].text
+    assert "verify optional" in controller.render(broken(HOST, annotations)).texts[LIST].text
 
     rendered = controller.render(
         secret("victim", "tls", HOST, by=VICTIM, age=28),

@@ -3,7 +3,9 @@
 A rejected object may be served by its last good version for a long time.
 Meanwhile the address of one of its servers may become that of a pod of another
 tenant, who would get its requests. Such an address is removed from a `server`
-line, together with the line, and from the end of a map entry.
+line, together with the line, and from the end of a map entry. While an
+EndpointSlice has something else instead of an address, nobody knows what it
+means, and all former addresses stay.
 """
 
 import re
@@ -23,6 +25,8 @@ _SERVER: Final = re.compile(rf"^[ \t]+server[ \t]+[^ \t\n]+[ \t]+{_ADDRESS}[^\n]
 _ENTRY_END: Final = re.compile(rf"(?<=[^\n])(?:,{_ADDRESS})+$", re.MULTILINE)
 _ITEM: Final = re.compile(rf",{_ADDRESS}")
 _BLANK: Final = " \t"
+_UNREADABLE: Final = ""
+"""Stands for whatever is not an address."""
 _ANY: Final = "0.0.0.0"  # noqa: S104  not an address to bind: that of servers whose address a rule sets
 
 
@@ -71,6 +75,8 @@ def without_former(output: FragmentOutput, look_up: Callable[[Dependency], Abstr
     if not output.endpoints:
         return output
     present = {_ANY}.union(*map(look_up, output.endpoints))
+    if _UNREADABLE in present:
+        return output
 
     def is_former(match: re.Match[str]) -> bool:
         return _canonical(match[1].strip("[]")) not in present
@@ -89,7 +95,10 @@ def without_former(output: FragmentOutput, look_up: Callable[[Dependency], Abstr
 
 
 def addresses_in(found: Sequence[Any]) -> frozenset[str]:
-    """Return the addresses in EndpointSlices. It is a lookup aspect, so it is asked once for very many outputs."""
+    """Return the addresses in EndpointSlices, and `_UNREADABLE` if one is no address.
+
+    It is a lookup aspect, so it is asked once for very many outputs.
+    """
     return frozenset(
         _canonical(address)
         for one in found
@@ -110,4 +119,4 @@ def _canonical(text: str) -> str:
     try:
         return str(ip_address(text))
     except ValueError:
-        return text
+        return _UNREADABLE

@@ -57,7 +57,13 @@ def present(*addresses: str) -> Any:
     ],
 )
 def test_lines_and_items_with_other_addresses_are_removed(text: str, expected: str) -> None:
-    assert without_former(output(text), present("10.0.0.1", "2001:DB8:0:0::1", "no address")).text == expected
+    assert without_former(output(text), present("10.0.0.1", "2001:DB8:0:0::1")).text == expected
+
+
+def test_all_addresses_stay_while_something_is_no_address() -> None:
+    """The owner of the Service has written something by mistake, and who removed the former address is not known."""
+    made = output("    server s1 10.0.0.2:80\n")
+    assert without_former(made, present("10.0.0.1", "no address")) is made
 
 
 def test_an_output_stays_itself_if_all_its_endpoints_are_present() -> None:
