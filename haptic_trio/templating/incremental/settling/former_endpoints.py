@@ -3,9 +3,9 @@
 A rejected object may be served by its last good version for a long time.
 Meanwhile the address of one of its servers may become that of a pod of another
 tenant, who would get its requests. Such an address is removed from a `server`
-line, together with the line, and from the end of a map entry. While an
-EndpointSlice has something else instead of an address, nobody knows what it
-means, and all former addresses stay.
+line, together with the line, and from the end of a map entry. All former
+addresses stay while an EndpointSlice has an invalid address: the owner has
+made a mistake, and the endpoints that it means are unknown.
 """
 
 import re
@@ -26,7 +26,7 @@ _ENTRY_END: Final = re.compile(rf"(?<=[^\n])(?:,{_ADDRESS})+$", re.MULTILINE)
 _ITEM: Final = re.compile(rf",{_ADDRESS}")
 _BLANK: Final = " \t"
 _UNREADABLE: Final = ""
-"""Stands for whatever is not an address."""
+"""Stands for each invalid address."""
 _ANY: Final = "0.0.0.0"  # noqa: S104  not an address to bind: that of servers whose address a rule sets
 
 
@@ -95,7 +95,7 @@ def without_former(output: FragmentOutput, look_up: Callable[[Dependency], Abstr
 
 
 def addresses_in(found: Sequence[Any]) -> frozenset[str]:
-    """Return the addresses in EndpointSlices, and `_UNREADABLE` if one is no address.
+    """Return the addresses in EndpointSlices, and `_UNREADABLE` for invalid ones.
 
     It is a lookup aspect, so it is asked once for very many outputs.
     """

@@ -60,8 +60,8 @@ def test_lines_and_items_with_other_addresses_are_removed(text: str, expected: s
     assert without_former(output(text), present("10.0.0.1", "2001:DB8:0:0::1")).text == expected
 
 
-def test_all_addresses_stay_while_something_is_no_address() -> None:
-    """The owner of the Service has written something by mistake, and who removed the former address is not known."""
+def test_all_addresses_stay_while_a_slice_has_an_invalid_one() -> None:
+    """The owner of the Service has made a mistake, and the endpoints that it means are unknown."""
     made = output("    server s1 10.0.0.2:80\n")
     assert without_former(made, present("10.0.0.1", "no address")) is made
 
