@@ -80,6 +80,7 @@ def find_output(
     if problem is not None:
         _reject(run, origin, problem, made, has_fallback=_has_fallback(fallback, good), is_apart=is_apart)
     if good is None:
+        run.trace.unused[key] = None
         is_closed = fallback is Fallback.CLOSED and made.asks_rejected
         return _render_closing(run, origin, resource, caller, ahead) if is_closed else (Emitted(""), origin)
     good = run.trace.outputs[key] = good.counted_whole(run.produced.get(key))
@@ -98,18 +99,20 @@ def _is_inner(run: RenderRun, origin: Origin) -> bool:
 class _Given:
     """Savepoint of the current unit: later files, outputs, rejections and warnings can be undone."""
 
-    __slots__ = ("files", "found", "outputs", "rejections", "warnings")
+    __slots__ = ("files", "found", "outputs", "rejections", "unused", "warnings")
 
     def __init__(self, run: RenderRun) -> None:
         trace = run.trace
         self.files, self.found, self.outputs = len(run.unit_files), len(trace.found), len(trace.outputs)
-        self.rejections, self.warnings = len(trace.rejections), len(trace.warnings)
+        self.rejections, self.warnings, self.unused = len(trace.rejections), len(trace.warnings), len(trace.unused)
 
     def restore(self, run: RenderRun, *, keep_rejections: bool = False) -> None:
         """Undo what was added to *run* since."""
         trace = run.trace
         while len(trace.outputs) > self.outputs:
             trace.outputs.popitem()
+        while len(trace.unused) > self.unused:
+            trace.unused.popitem()
         if not keep_rejections:
             del trace.rejections[self.rejections :]
         while len(trace.warnings) > self.warnings:

@@ -106,6 +106,7 @@ def _replay(run: RenderRun, trace: Trace, *, again: bool = True) -> None:
     """Add the records of *trace* to those of the current root."""
     root_trace = run.trace
     root_trace.outputs.update(trace.outputs)
+    root_trace.unused.update(trace.unused)
     root_trace.wants.update(trace.wants)
     root_trace.warnings.update(trace.warnings)
     root_trace.origins += trace.origins

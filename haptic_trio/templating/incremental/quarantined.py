@@ -361,7 +361,7 @@ class QuarantinedObjects:
 
 
 def _keys_in(unit: Unit | Trace) -> set[FragmentKey]:
-    return {*unit.outputs, *(rejection.key for _, rejection in unit.rejections)}
+    return {*unit.outputs, *unit.unused, *(rejection.key for _, rejection in unit.rejections)}
 
 
 def is_turn_of(unit: Unit | None, subject: Subject) -> bool:
@@ -381,7 +381,7 @@ def id_of_subject(subject: Subject) -> ObjectId:
 
 def _keys_of(run: RunState, found: ObjectId) -> Iterator[FragmentKey]:
     for record in _records_of(run, found):
-        for key in record.outputs:
+        for key in (*record.outputs, *record.unused):
             if id_of_key(key) == found:
                 yield key
         for _, rejection in record.rejections:

@@ -82,12 +82,14 @@ class Trace:
 
     __slots__ = (
         "asked", "attempts", "clashes", "concerns", "conditions", "costs", "files", "found", "guards", "is_each",
-        "is_volatile", "ordinals", "origins", "outputs", "permits", "rejections", "wants", "warnings",
+        "is_volatile", "ordinals", "origins", "outputs", "permits", "rejections", "unused", "wants", "warnings",
     )  # fmt: skip
 
     def __init__(self, *, is_each: bool = False) -> None:
         self.asked: set[Dependency] = set()
         self.outputs: dict[FragmentKey, FragmentOutput] = {}
+        self.unused: dict[FragmentKey, None] = {}
+        """Fragments that output nothing, neither of their own nor a fallback."""
         self.rejections: list[PlacedRejection] = []
         self.warnings: dict[ObjectWarning, None] = {}
         self.concerns: list[Concern] = []
@@ -122,11 +124,13 @@ class Trace:
 class Unit:
     """Something that renders as a whole, and the result of its last rendering."""
 
-    __slots__ = ("asked", "clashes", "files", "found", "outputs", "rejections", "wants", "warnings")
+    __slots__ = ("asked", "clashes", "files", "found", "outputs", "rejections", "unused", "wants", "warnings")
 
     def __init__(self) -> None:
         self.asked: tuple[Dependency, ...] = ()
         self.outputs: Mapping[FragmentKey, FragmentOutput] = _NOTHING
+        self.unused: tuple[FragmentKey, ...] = ()
+        """See `Trace.unused`."""
         self.rejections: tuple[PlacedRejection, ...] = ()
         self.warnings: tuple[ObjectWarning, ...] = ()
         self.files: tuple[RenderedFile, ...] = ()

@@ -258,6 +258,7 @@ class RenderRun(Recorder):
             unit.asked = (*kept, *self.index.add(node, trace.asked.difference(kept)))
         self.quarantined.forget_gone(unit, trace)
         self._commit_outputs(unit, trace.outputs)
+        unit.unused = tuple(trace.unused)
         if unit.rejections or trace.rejections:
             self._rejections = None
             unit.rejections = tuple(trace.rejections)
@@ -386,7 +387,9 @@ class _Rendering:
 
 
 def _concerns(unit: Unit | Trace, keys: set[FragmentKey]) -> bool:
-    return not keys.isdisjoint(unit.outputs) or any(rejection.key in keys for _, rejection in unit.rejections)
+    return not (keys.isdisjoint(unit.outputs) and keys.isdisjoint(unit.unused)) or any(
+        rejection.key in keys for _, rejection in unit.rejections
+    )
 
 
 def _empty(records: dict[Any, Any]) -> None:

@@ -149,7 +149,7 @@ class _Copying:
         self._nodes[root] = copy
         copy.asked, copy.outputs, copy.rejections = root.asked, root.outputs, root.rejections
         copy.warnings, copy.files, copy.clashes, copy.found = root.warnings, root.files, root.clashes, root.found
-        copy.wants = root.wants
+        copy.wants, copy.unused = root.wants, root.unused
         copy.has_entries, copy.origins, copy.segments, copy.text = (
             root.has_entries, root.origins, root.segments, root.text,
         )  # fmt: skip
@@ -184,13 +184,14 @@ class _Copying:
             fresh = nodes[child] = children[object_id] = Child(region, object_id, key, resource)
             (
                 fresh.asked, fresh.outputs, fresh.rejections, fresh.warnings, fresh.files, fresh.clashes, fresh.found,
-                fresh.wants, fresh.is_placed, fresh.pieces, fresh.place,
+                fresh.wants, fresh.unused, fresh.is_placed, fresh.pieces, fresh.place,
             ) = fields[3:]  # fmt: skip
         region.pending = {children[child.object_id] for child in turns.pending}
 
 
 _FIELDS: Final = attrgetter(
     "object_id", "key", "resource",
-    "asked", "outputs", "rejections", "warnings", "files", "clashes", "found", "wants", "is_placed", "pieces", "place",
+    "asked", "outputs", "rejections", "warnings", "files", "clashes", "found", "wants", "unused",
+    "is_placed", "pieces", "place",
 )  # fmt: skip
 """The state of a turn. Its values are immutable, or replaced as a whole."""

@@ -31,8 +31,14 @@ GUARDED = (
     "{% each s in resources.services as 'guarded' if s.spec.file %}{% if s.spec.n %}{{ guarded('n') }}{% endif %}"
     "{{ files.file(s.spec.file, s.spec.text) }}\n{% endeach %}"
 )
+APART = (
+    f"{{% each s in resources.services as 'first' %}}{{{{ s.metadata.name }}}}{FAILING}\n{{% endeach %}}"
+    "{% for s in resources.services.list() %}{% fragment 'second' for s %}"
+    "{% for o in resources.others.get(s.spec.ref) if o.spec.file %}"
+    "{{ files.file(o.spec.file, o.spec.text) }}{% endfor %}{% endfragment %}\n{% endfor %}"
+)
 OWN = "{% if resources.others.list() | length > 2 %}{{ files.file('f2', 'own') }}{% endif %}\n"
-MAIN = st.lists(st.sampled_from([TURNS, PLAIN, LOOKING, GUARDED, OWN]), min_size=1, max_size=4)
+MAIN = st.lists(st.sampled_from([TURNS, PLAIN, LOOKING, GUARDED, APART, OWN]), min_size=1, max_size=4)
 NAMES = st.sampled_from("abc")
 
 
@@ -73,7 +79,7 @@ class ContestedMachine(TakeoverMachine):
     def write(self, resources: list[Resource]) -> None:
         super().write(resources)
 
-    @rule(number=st.integers(0, 20), part=st.sampled_from([TURNS, PLAIN, LOOKING, GUARDED, OWN, "text\n"]))
+    @rule(number=st.integers(0, 20), part=st.sampled_from([TURNS, PLAIN, LOOKING, GUARDED, APART, OWN, "text\n"]))
     def change_part(self, number: int, part: str) -> None:
         super().change_part(number, part)
 
@@ -194,6 +200,19 @@ def test_a_fallback_gives_way_to_other_objects_of_its_namespace() -> None:
 
     machine.write([wanting("a", "rotated", created="2025")])
     assert served(machine) == ("rotated", [])
+
+
+@pytest.mark.parametrize("created", ["2025", "2027"])
+def test_a_render_ends_if_the_fragment_with_the_file_is_not_the_one_that_fails(created: str) -> None:
+    """The rejected object had its former file and lost it in turns, and no change of any object took effect."""
+    machine = machine_of(APART)
+    shared = wanting("a", "first", kind="ConfigMap", n=1)
+    accept(machine, shared, wanting("a", created=created, file=None), wanting("b", created="2026", file=None))
+    accept(machine, wanting("a", created=created, file=None, n=3))
+    assert served(machine) == ("first", ["Service x/a"])
+    machine.write([wanting("a", "rotated", kind="ConfigMap")])
+
+    assert served(machine) == ("rotated", ["Service x/a"])
 
 
 def test_a_fallback_keeps_its_file_from_younger_objects_of_other_namespaces() -> None:
