@@ -25,7 +25,14 @@ from haptic_trio.gateway.listeners.clients import (
 )
 from haptic_trio.gateway.listeners.held_ports import classes_of, unavailable_ports
 from haptic_trio.gateway.listeners.listener_limits import listeners_beyond
-from haptic_trio.gateway.listeners.listeners import Listener, all_listeners, class_of, is_managed, is_rejected
+from haptic_trio.gateway.listeners.listeners import (
+    Listener,
+    all_listeners,
+    class_of,
+    has_hostname_fault,
+    is_managed,
+    is_rejected,
+)
 from haptic_trio.gateway.listeners.port_rules import TOO_MANY, TOO_MANY_OWN, PortRules
 from haptic_trio.gateway.objects import Lookups, Resource, checked_name, derived, dig, hash_of, name_of, namespace_of
 
@@ -253,6 +260,9 @@ def _in_order(listeners: Sequence[ServedListener]) -> tuple[ServedListener, ...]
 
 
 def _served(gateway: Resource, listener: Listener, resources: Lookups) -> ServedListener | None:
+    if has_hostname_fault(listener):
+        # It must not reject the Gateway, which may have listeners of other namespaces.
+        return None
     secrets: tuple[Resource, ...] = ()
     if listener.is_terminated:
         clients = client_validation(gateway, listener.port, resources)
