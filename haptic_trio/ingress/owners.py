@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from haptic_trio.gateway.hostnames import is_hostname
 from haptic_trio.gateway.objects import Lookups, Resource, derived
 from haptic_trio.ingress.books import HostBook, Reader
 from haptic_trio.ingress.classes import OwnClasses
@@ -259,7 +260,8 @@ class _AskExclusions(_Ask):
 
     def _change(self, served: Served, *, is_there: bool) -> None:
         for host in dict.fromkeys([*served.routes, *served.certificates]):
-            if host.partition(".")[2] == self._domain and not host.startswith("*"):
+            # An invalid host name may reject its own Ingress, but not the certificate of the wildcard.
+            if host.partition(".")[2] == self._domain and not host.startswith("*") and is_hostname(host):
                 book = self._books.setdefault(host, HostBook(host))
                 before = self._place(host, book)
                 book.change(served, is_there=is_there)

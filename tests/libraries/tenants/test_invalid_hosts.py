@@ -9,9 +9,9 @@ from haptic_trio.pipeline.render import Rendered
 from tests.gateway.objects import gateway_class, made
 from tests.gateway.objects import route as http_route
 from tests.gateway.objects import rule as route_rule
-from tests.libraries.tenants.tenants import EVIL, VICTIM, secret
+from tests.libraries.tenants.tenants import ALL, EVIL, HI, NGINX, VICTIM, evil, secret, secured, victim
 from tests.support.components.succession import Succession
-from tests.support.kubernetes import service
+from tests.support.kubernetes import path, rule, service
 
 LABEL = "x" * 64
 """One character more than a label may have."""
@@ -87,3 +87,38 @@ def test_a_listener_with_an_invalid_host_is_not_served_and_costs_no_other_listen
     # Listeners of the Gateway itself, and of one that has no others.
     alone = gateway("alone", "attacker", {"name": "http", "hostname": host, "port": 9002, "protocol": "HTTP"})
     assert outcome(Succession(GATEWAY).render(*objects, gateway("shared", "victim", *bad, *own), alone)) == expected
+
+
+WILDCARD, DOMAIN = "*.victim.test", "victim.test"
+OLDER = rule("attacker.test", path("/", "app"))
+
+
+@pytest.mark.parametrize("redirects", [True, False])
+@pytest.mark.parametrize(
+    "older",
+    [
+        pytest.param(evil(OLDER, annotations={NGINX + "server-alias": f"a_b.{DOMAIN}"}, age=1), id="alias"),
+        pytest.param(evil(OLDER, annotations={HI + "redirect-from": f"a_b.{DOMAIN}"}, age=1), id="redirect"),
+        pytest.param(evil(OLDER, rule(f"{LABEL}.{DOMAIN}", path("/", "app")), age=1), id="rule"),
+        pytest.param(
+            evil(OLDER, rule(f"{LABEL}.{DOMAIN}"), tls=secured(f"{LABEL}.{DOMAIN}"), age=1), id="rule without paths"
+        ),
+    ],
+)
+def test_an_older_ingress_with_an_invalid_host_costs_no_wildcard_that_covers_it(
+    older: Resource, redirects: bool
+) -> None:
+    wildcard = victim(rule(WILDCARD, path("/", "app")), tls=secured(WILDCARD), age=21)
+    certificate = secret("victim", "tls", WILDCARD, by=VICTIM, age=21)
+    objects = [service("app", namespace=namespace) for namespace in ("attacker", "victim")]
+    objects += [wildcard, certificate, evil(OLDER, rule(f"api.{DOMAIN}", path("/", "app")), name="valid", age=2)]
+    controller = Succession(ALL, sslRedirect=redirects)
+    controller.render(*objects)
+
+    for rendered in (controller.render(older), Succession(ALL, sslRedirect=redirects).render(*objects, older)):
+        rejected, texts = outcome(rendered)
+        assert set(rejected) <= {"Ingress attacker/evil"}
+        # A valid host of an older Ingress is still excluded.
+        assert f"ssl/victim_tls.pem {WILDCARD} !api.{DOMAIN}" in texts["ssl/https.list"].splitlines()
+        entries = [f"{WILDCARD} yes", f"-api.{DOMAIN} yes"] if redirects else []
+        assert [line for line in texts.get("maps/tls-host.map", "").splitlines() if DOMAIN in line] == entries
