@@ -1,6 +1,6 @@
 """Conditions of Gateway API objects, without the times of their last transitions."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -42,7 +42,7 @@ from haptic_trio.gateway.routes.attachment import (
     NOT_ALLOWED,
     attach,
 )
-from haptic_trio.gateway.routes.backends import resolve
+from haptic_trio.gateway.routes.backends import mirrors_of, resolve
 from haptic_trio.gateway.routes.kinds import RouteKind
 from haptic_trio.gateway.routes.matches import rules_of
 from haptic_trio.gateway.routes.rules import dropped_text, faults_of
@@ -346,20 +346,13 @@ def _resolved_refs(
     route: Resource, kind: RouteKind, lookups: Lookups, generation: int, filters: Allowed
 ) -> dict[str, Any]:
     for _, rule in rules_of(route):
-        for reference in (*items_of(rule, "backendRefs"), *_mirrored(rule)):
+        for reference in (*items_of(rule, "backendRefs"), *mirrors_of(rule)):
             _, reason, message = resolve(route, reference, kind.name, lookups)
             if reason:
                 return condition("ResolvedRefs", False, reason, message, generation=generation)
     for field, problem in filter_problems(route, filters):
         return condition("ResolvedRefs", False, problem.reason, f"{field}: {problem.message}", generation=generation)
     return condition("ResolvedRefs", True, "ResolvedRefs", generation=generation)
-
-
-def _mirrored(rule: Any) -> Iterator[Any]:
-    for owner in (rule, *items_of(rule, "backendRefs")):
-        for one in items_of(owner, "filters"):
-            if dig(one, "requestMirror", "backendRef") is not None:
-                yield dig(one, "requestMirror", "backendRef")
 
 
 def same_parent(one: Any, other: Any) -> bool:

@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -242,6 +242,14 @@ def foreign_owner(route: Resource, backend: str) -> str:
 
 def _prefix(namespace: str) -> str:
     return f"gateway::{checked_name(namespace)}_"
+
+
+def mirrors_of(rule: Any) -> Iterator[Any]:
+    """Yield the backend references of the requests that *rule* and its backends mirror."""
+    for owner in (rule, *items_of(rule, "backendRefs")):
+        for item in items_of(owner, "filters"):
+            if (reference := dig(item, "requestMirror", "backendRef")) is not None:
+                yield reference
 
 
 def backends_of(route: Resource, rule: Any, kind: RouteKind, lookups: Lookups) -> tuple[Backend, ...]:

@@ -28,7 +28,7 @@ from haptic_trio.gateway.objects import (
 )
 from haptic_trio.gateway.routes import routing
 from haptic_trio.gateway.routes.attachment import Attached, attach, listeners_for
-from haptic_trio.gateway.routes.backends import backend_name, variant_name
+from haptic_trio.gateway.routes.backends import backend_name, mirrors_of, variant_name
 from haptic_trio.gateway.routes.kinds import ROUTE_KINDS
 from haptic_trio.gateway.routes.matches import EXACT, PREFIX
 from haptic_trio.gateway.routes.policies import BackendTls, tls_for
@@ -273,10 +273,5 @@ def _granted_among(
 def _references_in(route: Resource) -> Iterator[Any]:
     """Yield the backend references of *route*, and those of mirrored requests."""
     for rule in items_of(route, "spec", "rules"):
-        references = items_of(rule, "backendRefs")
-        yield from references
-        for owner in (rule, *references):
-            for item in items_of(owner, "filters"):
-                mirror = dig(item, "requestMirror", "backendRef")
-                if mirror is not None:
-                    yield mirror
+        yield from items_of(rule, "backendRefs")
+        yield from mirrors_of(rule)
