@@ -11,7 +11,6 @@ from haptic_trio.jsonpath import JSONPathError, Path, compile_path
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of, text_of
 
 Keys: TypeAlias = tuple[str, ...]
-_Order: TypeAlias = tuple[str, str, str]
 
 
 class TooManyKeysError(HapticError):
@@ -102,7 +101,7 @@ class KeySchema:
 
 
 class Table:
-    """Objects in order of namespace and name, as a whole and under each key prefix."""
+    """Objects of one kind in order of namespace and name, as a whole and under each key prefix."""
 
     def __init__(self, schema: KeySchema) -> None:
         self._schema = schema
@@ -110,7 +109,6 @@ class Table:
         # Most keys are those of one object: a tuple of it is a fifth of a bucket.
         self._buckets: dict[Keys, _Bucket | tuple[Resource]] = {}
         self._objects: dict[ResourceRef, Resource] = {}
-        self._prefixes: dict[ResourceRef, tuple[Keys, ...]] = {}
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -124,7 +122,7 @@ class Table:
         for keys, bucket in self._buckets.items():
             if not isinstance(bucket, tuple):
                 copy._buckets[keys] = bucket.copied()
-        copy._objects, copy._prefixes = dict(self._objects), dict(self._prefixes)
+        copy._objects = dict(self._objects)
         return copy
 
     def refs(self) -> Iterator[ResourceRef]:
@@ -137,35 +135,33 @@ class Table:
 
     def put(self, ref: ResourceRef, resource: Resource) -> tuple[Keys, ...]:
         """Insert *resource*, in place of what is there; return the key prefixes that the former and this one have."""
-        order = _order(ref)
+        former = self._objects.get(ref)
         prefixes = self._schema.prefixes(resource)
-        before = self._prefixes.get(ref, prefixes)
+        # Objects do not change, so the prefixes of the former one need not be kept.
+        before = prefixes if former is None else self._schema.prefixes(former)
         gone = tuple(set(before).difference(prefixes)) if before != prefixes else ()
         for prefix in gone:
-            self._drop(prefix, order)
+            self._drop(prefix, ref)
         self._objects[ref] = resource
-        self._prefixes[ref] = prefixes
-        self._all.put(order, resource)
+        self._all.put(ref, resource)
         for prefix in prefixes:
             bucket = self._buckets.get(prefix)
-            if bucket is None or (isinstance(bucket, tuple) and order_of(bucket[0]) == order):
+            if bucket is None or (isinstance(bucket, tuple) and ref_of(bucket[0]) == ref):
                 self._buckets[prefix] = (resource,)
                 continue
             if isinstance(bucket, tuple):
                 several = self._buckets[prefix] = _Bucket()
-                several.put(order_of(bucket[0]), bucket[0])
+                several.put(ref_of(bucket[0]), bucket[0])
                 bucket = several
-            bucket.put(order, resource)
+            bucket.put(ref, resource)
         return gone + prefixes
 
     def remove(self, ref: ResourceRef) -> tuple[Keys, ...]:
         """Take the object *ref* out; it must be there. Return the key prefixes that it had."""
-        del self._objects[ref]
-        order = _order(ref)
-        self._all.remove(order)
-        prefixes = self._prefixes.pop(ref)
+        prefixes = self._schema.prefixes(self._objects.pop(ref))
+        self._all.remove(ref)
         for prefix in prefixes:
-            self._drop(prefix, order)
+            self._drop(prefix, ref)
         return prefixes
 
     def get(self, keys: Keys) -> tuple[Resource, ...]:
@@ -177,52 +173,43 @@ class Table:
         """Whether there is an object below *keys*."""
         return keys in self._buckets if keys else bool(self._objects)
 
-    def _drop(self, prefix: Keys, order: _Order) -> None:
+    def _drop(self, prefix: Keys, ref: ResourceRef) -> None:
         bucket = self._buckets[prefix]
         if isinstance(bucket, _Bucket):
-            bucket.remove(order)
-            if bucket.orders:
+            bucket.remove(ref)
+            if bucket.refs:
                 return
         del self._buckets[prefix]
-
-
-def order_of(resource: Resource) -> _Order:
-    """Return what objects are ordered by: namespace, name, kind."""
-    return _order(ref_of(resource))
-
-
-def _order(ref: ResourceRef) -> _Order:
-    return ref.namespace, ref.name, ref.kind
 
 
 class _Bucket:
     """Parallel lists in order: a look-up for writing is a bisection, a snapshot is one copy of references."""
 
-    __slots__ = ("_objects", "_snapshot", "orders")
+    __slots__ = ("_objects", "_snapshot", "refs")
 
     def __init__(self) -> None:
-        self.orders: list[_Order] = []
+        self.refs: list[ResourceRef] = []
         self._objects: list[Resource] = []
         self._snapshot: tuple[Resource, ...] | None = None
 
     def copied(self) -> "_Bucket":
         copy = _Bucket()
-        copy.orders, copy._objects, copy._snapshot = list(self.orders), list(self._objects), self._snapshot
+        copy.refs, copy._objects, copy._snapshot = list(self.refs), list(self._objects), self._snapshot
         return copy
 
-    def put(self, order: _Order, resource: Resource) -> None:
+    def put(self, ref: ResourceRef, resource: Resource) -> None:
         # A list arrives in order.
-        position = len(self.orders) if not self.orders or self.orders[-1] < order else bisect_left(self.orders, order)
-        if position < len(self.orders) and self.orders[position] == order:
+        position = len(self.refs) if not self.refs or self.refs[-1] < ref else bisect_left(self.refs, ref)
+        if position < len(self.refs) and self.refs[position] == ref:
             self._objects[position] = resource
         else:
-            self.orders.insert(position, order)
+            self.refs.insert(position, ref)
             self._objects.insert(position, resource)
         self._snapshot = None
 
-    def remove(self, order: _Order) -> None:
-        position = bisect_left(self.orders, order)
-        del self.orders[position], self._objects[position]
+    def remove(self, ref: ResourceRef) -> None:
+        position = bisect_left(self.refs, ref)
+        del self.refs[position], self._objects[position]
         self._snapshot = None
 
     def snapshot(self) -> tuple[Resource, ...]:

@@ -3,7 +3,7 @@
 from bisect import insort
 from collections.abc import Mapping, Sequence
 
-from haptic_trio.k8s.index import Keys, KeySchema, Table, order_of
+from haptic_trio.k8s.index import Keys, KeySchema, Table
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
 from haptic_trio.k8s.store import ReadableStore, same_content, single
 from haptic_trio.k8s.tracker import Tracker
@@ -96,7 +96,7 @@ class Overlay:
         if merged is None:
             found = [resource for resource in below if ref_of(resource) not in self._effective]
             for resource in self._table.get(keys):
-                insort(found, resource, key=order_of)
+                insort(found, resource, key=ref_of)
             merged = self._merged[keys] = tuple(found)
         return merged
 
