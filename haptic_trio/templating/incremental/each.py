@@ -28,9 +28,9 @@ from haptic_trio.templating.values.marks import REGION, split_marks
 from haptic_trio.templating.values.sort_keys import order_by
 from haptic_trio.templating.values.text import Emitted
 
-_LAST: Final = ((2,),)
+_LAST: Final = (2,)
 """A sort key after that of every object; see `order_by`."""
-_CLOSING: Final = ((3,),)
+_CLOSING: Final = (3,)
 """A sort key after that, of texts for rejected objects."""
 
 

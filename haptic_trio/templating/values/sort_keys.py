@@ -26,7 +26,13 @@ def order_by(item: Any, criteria: Iterable[str]) -> tuple[Any, ...]:
     for text in criteria:
         criterion = criterion_of(text)
         key = sort_key(item, criterion)
-        keys.append((1,) if key is None else (0, _Descending(key) if criterion.descending else key))
+        # Flat, since there is one key for each object: two of them differ in length only after the first difference.
+        if key is None:
+            keys.append(1)
+        elif criterion.descending:
+            keys += (0, _Descending(key))
+        else:
+            keys += (0, *key)
     return tuple(keys)
 
 
