@@ -31,7 +31,7 @@ _TRUTHS: Final = frozenset(
 )
 """Keys that are no texts."""
 _MAX_DEPTH: Final = 50
-_MOST_KNOWN: Final = 8_192
+_MOST_KNOWN: Final = 1_024
 _LONGEST_KNOWN: Final = 64
 """Longer lines are rarely repeated, and may be the data of a Secret."""
 
