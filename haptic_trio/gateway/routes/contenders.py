@@ -1,7 +1,7 @@
 """Contenders: routes reduced to what decides whether one displaces another on a listener, the oldest first."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -21,14 +21,6 @@ _LAST: Final = "\U0010ffff"
 """Sorts after each character of a host name."""
 
 
-class Place(NamedTuple):
-    """A listener, as routes refer to it."""
-
-    owner: Owner
-    name: str
-    port: int
-
-
 class Contender(NamedTuple):
     """A route that may displace others."""
 
@@ -39,12 +31,19 @@ class Contender(NamedTuple):
     name: str
     hostnames: tuple[str, ...]
     """As by `hostnames_of`."""
+    listeners: frozenset[tuple[str, int | None]]
+    """The names (empty: any) and ports (None: any) of the listeners that it refers to."""
+
+    def refers_to(self, name: str, port: int) -> bool:
+        """Whether it refers to the listener *name* with *port*."""
+        return any(one in ("", name) and number in (None, port) for one, number in self.listeners)
 
 
-def contender_of(route: Resource, kind: str) -> Contender:
-    """Return *route*, a route of *kind*, as a contender."""
+def contender_of(route: Resource, kind: str, owner: Owner) -> Contender:
+    """Return *route*, a route of *kind*, as a contender for listeners of *owner*."""
     order = *age_of(route), kind == "GRPCRoute"
-    return Contender(order, kind, namespace_of(route), name_of(route), hostnames_of(route))
+    listeners = frozenset((section, port) for one, section, port in _references(route) if one == owner)
+    return Contender(order, kind, namespace_of(route), name_of(route), hostnames_of(route), listeners)
 
 
 def hostnames_of(route: Resource) -> tuple[str, ...]:
@@ -56,18 +55,23 @@ def hostnames_of(route: Resource) -> tuple[str, ...]:
 class Oldest(msgspec.Struct, frozen=True):
     """Asks for the oldest contenders among the routes of one kind; younger ones may change at no cost.
 
-    Of routes of a namespace with the same host names only the oldest one is a
-    contender: it is displaced only by what displaces the others, too.
+    Of routes of a namespace with the same host names and listeners only the
+    oldest one is a contender: it is displaced only by what displaces the
+    others, too.
     """
 
-    place: Place
-    """They refer to this listener."""
+    owner: Owner
+    """They refer to listeners of this owner, for all of which there is one lookup."""
     before: Order
     """They are older than this."""
     domain: str
     """They have a host name in common with this one."""
     count: int
     """Only so many."""
+    listener: tuple[str, int] | None = None
+    """They refer to the listener with this name and port."""
+    without: frozenset[str] = frozenset()
+    """They are not in these namespaces."""
 
     def __call__(self, found: Sequence[Resource]) -> tuple[Contender, ...]:
         """Return those of the routes *found*, the oldest first."""
@@ -75,11 +79,11 @@ class Oldest(msgspec.Struct, frozen=True):
             # Nearly always: few clusters have hosts with routes of both kinds.
             return ()
         routes = _Routes(found) if len(found) <= _FEW else _known_routes(Same(found))
-        return routes.of(self.place).oldest(self)
+        return routes.of(self).oldest(self)
 
 
 class _Index:
-    """The contenders for one listener, by age and by host name."""
+    """Contenders by age and by host name."""
 
     def __init__(self, contenders: Sequence[Contender]) -> None:
         self._contenders = contenders
@@ -116,37 +120,35 @@ class _Routes:
         for position, route in enumerate(found):
             for owner, _, _ in _references(route):
                 self._by_owner.setdefault(owner, {})[position] = route
-        self._indexes: dict[Place, _Index] = {}
+        self._indexes: dict[Hashable, _Index] = {}
 
-    def of(self, place: Place) -> _Index:
-        """Return the contenders for the listener *place*."""
-        index = self._indexes.get(place)
+    def of(self, wanted: Oldest) -> _Index:
+        """Return the contenders for the listeners that *wanted* names."""
+        key = wanted.owner, wanted.listener, wanted.without
+        index = self._indexes.get(key)
         if index is None:
-            index = self._indexes[place] = _Index(self._contenders(place))
+            index = self._indexes[key] = _Index(self._contenders(wanted))
         return index
 
-    def _contenders(self, place: Place) -> Sequence[Contender]:
-        contenders = sorted(
-            contender_of(route, text_of(route, "kind"))
-            for route in self._by_owner.get(place.owner, {}).values()
-            if any(
-                owner == place.owner and section in ("", place.name) and port in (None, place.port)
-                for owner, section, port in _references(route)
-            )
-        )
-        oldest: dict[tuple[str, tuple[str, ...]], Contender] = {}
-        for contender in contenders:
-            oldest.setdefault((contender.namespace, contender.hostnames), contender)
+    def _contenders(self, wanted: Oldest) -> Sequence[Contender]:
+        routes = self._by_owner.get(wanted.owner, {}).values()
+        contenders = [contender_of(route, text_of(route, "kind"), wanted.owner) for route in routes]
+        oldest: dict[Hashable, Contender] = {}
+        for one in sorted(contenders, key=lambda one: one.order):
+            if one.namespace not in wanted.without and (not wanted.listener or one.refers_to(*wanted.listener)):
+                oldest.setdefault((one.namespace, one.hostnames, one.listeners), one)
         return tuple(oldest.values())
 
 
-def _references(route: Resource) -> Iterator[tuple[Owner, str, Any]]:
+def _references(route: Resource) -> Iterator[tuple[Owner, str, int | None]]:
     """Yield the owner, the name (empty: all) and the port (None: all) of the listeners that *route* refers to."""
     namespace = namespace_of(route)
     for reference in items_of(route, "spec", "parentRefs"):
         if (text_of(reference, "group") or GROUP) == GROUP:
             kind, parent = text_of(reference, "kind") or "Gateway", text_of(reference, "namespace") or namespace
-            yield (kind, parent, text_of(reference, "name")), text_of(reference, "sectionName"), dig(reference, "port")
+            port = dig(reference, "port")
+            if port is None or isinstance(port, int):
+                yield (kind, parent, text_of(reference, "name")), text_of(reference, "sectionName"), port
 
 
 @lru_cache(maxsize=_KNOWN)

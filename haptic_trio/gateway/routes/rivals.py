@@ -11,7 +11,7 @@ from typing import Final
 from haptic_trio.gateway.hostnames import ANY, intersection, is_hostname, wider
 from haptic_trio.gateway.listeners.listeners import Listener, has_hostname_fault
 from haptic_trio.gateway.objects import Lookups, Resource, derived
-from haptic_trio.gateway.routes.contenders import Contender, Oldest, Order, Place, contender_of
+from haptic_trio.gateway.routes.contenders import Contender, Oldest, Order, Owner, contender_of
 from haptic_trio.gateway.routes.kinds import RIVALS, RouteKind
 
 _AT_FIRST: Final = 8
@@ -36,7 +36,8 @@ def is_displaced(route: Resource, kind: str, listener: Listener, lookups: Lookup
     """Whether *route*, a route of *kind* that *listener* allows, is displaced on *listener*."""
     if kind not in RIVALS:
         return False
-    return _Contest(listener, lookups).is_displaced(contender_of(route, kind))
+    contest = _Contest(listener, lookups)
+    return contest.is_displaced(contender_of(route, kind, contest.owner))
 
 
 class _Contest:
@@ -45,7 +46,7 @@ class _Contest:
     def __init__(self, listener: Listener, lookups: Lookups) -> None:
         self._listener = listener
         self._lookups = lookups
-        self._place = Place((listener.kind, listener.namespace, listener.owner), listener.name, listener.port)
+        self.owner: Owner = listener.kind, listener.namespace, listener.owner
         self._is_accepted: dict[Order, bool] = {}
 
     def is_displaced(self, contender: Contender) -> bool:
@@ -73,7 +74,7 @@ class _Contest:
         if other.name not in self._listener.kinds:
             return
         hosts = [host for host, _ in shared_hostnames(contender.hostnames, self._listener)]
-        questions = dict.fromkeys(question for host in hosts for question in _questions(other, host, self._place))
+        questions = dict.fromkeys(question for host in hosts for question in _questions(other, host, self.owner))
         sources = [
             self._oldest_first(*question, contender.order, first)
             for question in questions
@@ -81,33 +82,51 @@ class _Contest:
             if (first := self._oldest(*question, contender.order, _AT_FIRST))
         ]
         last = None
-        for rival in heapq.merge(*sources) if sources else ():
-            if rival.order != last and self._listener.allows(self._lookups, rival.namespace):
+        for rival in heapq.merge(*sources, key=lambda one: one.order) if sources else ():
+            if rival.order != last:
                 yield rival
             last = rival.order
 
-    def _oldest(self, store: str, key: str, domain: str, before: Order, count: int) -> tuple[Contender, ...]:
-        return derived(self._lookups, store, Oldest(self._place, before, domain, count), key)
+    def _oldest(
+        self,
+        store: str,
+        key: str,
+        domain: str,
+        before: Order,
+        count: int,
+        listener: tuple[str, int] | None = None,
+        without: frozenset[str] = frozenset(),
+    ) -> tuple[Contender, ...]:
+        return derived(self._lookups, store, Oldest(self.owner, before, domain, count, listener, without), key)
 
     def _oldest_first(
         self, store: str, key: str, domain: str, before: Order, found: tuple[Contender, ...]
     ) -> Iterator[Contender]:
-        """Yield the contenders that the question finds; *found* are the first ones."""
+        """Yield the contenders for the listener that the question finds; *found* are the first ones for its owner."""
+        name, port = self._listener.name, self._listener.port
+        listener, without = None, frozenset[str]()
         seen, count = 0, _AT_FIRST
         while True:
-            yield from found[seen:]
-            if len(found) < count:
-                return
-            seen, count = count, count * _AT_FIRST
-            found = self._oldest(store, key, domain, before, count)
+            strangers = without.union(
+                one.namespace for one in found[seen:] if not self._listener.allows(self._lookups, one.namespace)
+            )
+            if strangers != without or (listener is None and not all(one.refers_to(name, port) for one in found)):
+                # Each route of the listener would pass over all of them, however many there are.
+                listener, without = (name, port), strangers
+            else:
+                yield from found[seen:]
+                if len(found) < count:
+                    return
+                seen, count = count, count * _AT_FIRST
+            found = self._oldest(store, key, domain, before, count, listener, without)
 
 
-def _questions(other: RouteKind, host: str, place: Place) -> Iterator[tuple[str, str, str]]:
+def _questions(other: RouteKind, host: str, owner: Owner) -> Iterator[tuple[str, str, str]]:
     """Yield store, key and domain of the lookups that find the routes of the kind *other* that may share *host*."""
-    _, _, owner = place.owner
+    _, _, name_of_owner = owner
     if host == ANY or host.startswith("*"):
-        yield other.by_gateway, owner, host
+        yield other.by_gateway, name_of_owner, host
         return
-    yield other.without_host, owner, ANY
+    yield other.without_host, name_of_owner, ANY
     for name in (host, *wider(host)):
         yield other.by_host, name, ANY

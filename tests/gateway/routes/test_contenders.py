@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from haptic_trio.gateway.routes.contenders import Oldest, Place, contender_of
+from haptic_trio.gateway.routes.contenders import Oldest, Owner, contender_of
 from haptic_trio.k8s.resource import Resource
 from tests.gateway.objects import route
 
-PLACE = Place(("Gateway", "web", "gw"), "http", 80)
+OWNER: Owner = ("Gateway", "web", "gw")
 LAST: tuple[Any, ...] = ("~",)
 
 
 def named(*wanted: Resource, **question: Any) -> list[str]:
     """Return the names of the contenders among *wanted*."""
-    asked = Oldest(**{"place": PLACE, "before": LAST, "domain": "", "count": 100, **question})
+    asked = Oldest(**{"owner": OWNER, "before": LAST, "domain": "", "count": 100, **question})
     return [found.name for found in asked(wanted)]
 
 
@@ -22,7 +22,7 @@ def test_the_oldest_are_first_and_none_is_too_young() -> None:
     routes = [route(f"r{age}", created=str(age), hostnames=[f"h{age}.test"]) for age in (3, 1, 2, 4)]
 
     assert named(*routes, count=2) == ["r1", "r2"]
-    assert named(*routes, before=contender_of(routes[0], "HTTPRoute").order) == ["r1", "r2"]
+    assert named(*routes, before=contender_of(routes[0], "HTTPRoute", OWNER).order) == ["r1", "r2"]
 
 
 def test_one_contender_stands_for_all_routes_of_a_namespace_with_the_same_hosts() -> None:
@@ -67,4 +67,5 @@ def test_a_domain_finds_what_is_below_it_and_what_covers_it(domain: str, expecte
 def test_a_contender_refers_to_the_listener(parent: Any, is_found: bool, others: int) -> None:
     strangers = [route(f"s{i}", parents=[{"name": "other"}]) for i in range(others)]
 
-    assert named(route("r", parents=[parent]), *strangers) == (["r"] if is_found else [])
+    found = named(route("r", parents=[parent]), *strangers, listener=("http", 80))
+    assert found == (["r"] if is_found else [])

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -50,20 +51,30 @@ HOSTS = ["a.test", "b.test", "x.a.test", "y.x.a.test", "*.test", "*.a.test", "*.
             st.sampled_from(["HTTPRoute", "GRPCRoute"]),
             st.lists(st.sampled_from(HOSTS), max_size=3, unique=True),
             st.sampled_from(["web", "far"]),
+            st.sampled_from(["", "", "http", "other"]),
         ),
         max_size=45,
     ),
+    st.sampled_from(["All", "Same"]),
 )
 @settings(max_examples=150, deadline=None)
-def test_the_decision_is_that_of_the_gateway_api(hostname: str, found: list[tuple[str, list[str], str]]) -> None:
-    parents = [{"name": "gw", "namespace": "web"}]
+def test_the_decision_is_that_of_the_gateway_api(
+    hostname: str, found: list[tuple[str, list[str], str, str]], allowed: str
+) -> None:
     routes = [
-        aged(f"r{age}", age, *hosts, kind=kind, namespace=namespace, parents=parents)
-        for age, (kind, hosts, namespace) in enumerate(found)
+        aged(
+            f"r{age}",
+            age,
+            *hosts,
+            kind=kind,
+            namespace=namespace,
+            parents=[{"name": "gw", "namespace": "web", **({"sectionName": section} if section else {})}],
+        )
+        for age, (kind, hosts, namespace, section) in enumerate(found)
     ]
     listener = {
         **HTTP,
-        "allowedRoutes": {"namespaces": {"from": "All"}},
+        "allowedRoutes": {"namespaces": {"from": allowed}},
         **({"hostname": hostname} if hostname else {}),
     }
     stores = stores_of(gateway_class(), gateway("gw", listener), *routes)
@@ -74,8 +85,12 @@ def test_the_decision_is_that_of_the_gateway_api(hostname: str, found: list[tupl
 
     attached = {one["metadata"]["name"] for one in routes if listeners_for(one, one["kind"], stores, CONTROLLER)}
 
-    expected = displaced([one for one in routes if shared(one)], shared)
-    assert attached == {one["metadata"]["name"] for one in routes if shared(one)} - expected
+    eligible = [
+        one
+        for one, (_kind, _hosts, namespace, section) in zip(routes, found, strict=True)
+        if shared(one) and section != "other" and (allowed == "All" or namespace == "web")
+    ]
+    assert attached == {one["metadata"]["name"] for one in eligible} - displaced(eligible, shared)
 
 
 @pytest.mark.parametrize(
@@ -86,10 +101,10 @@ def test_twice_as_many_rivals_cost_twice_as_much(own: str, theirs: str, monkeypa
     counted = 0
     original = contenders.contender_of
 
-    def counting(one: Resource, kind: str) -> contenders.Contender:
+    def counting(one: Resource, kind: str, owner: contenders.Owner) -> contenders.Contender:
         nonlocal counted
         counted += 1
-        return original(one, kind)
+        return original(one, kind, owner)
 
     monkeypatch.setattr(contenders, "contender_of", counting)
 
@@ -107,6 +122,32 @@ def test_twice_as_many_rivals_cost_twice_as_much(own: str, theirs: str, monkeypa
         return counted
 
     assert 0 < cost(400) <= 2.2 * cost(200)
+
+
+@pytest.mark.parametrize("stranger", [{"namespace": "far"}, {"parents": [{"name": "gw", "sectionName": "other"}]}])
+def test_rivals_that_the_listener_does_not_have_cost_nothing(
+    stranger: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    returned = 0
+    original = contenders.Oldest.__call__
+
+    def counting(question: contenders.Oldest, found: Sequence[Resource]) -> tuple[contenders.Contender, ...]:
+        nonlocal returned
+        answer = original(question, found)
+        returned += len(answer)
+        return answer
+
+    monkeypatch.setattr(contenders.Oldest, "__call__", counting)
+    fields = {"parents": [{"name": "gw", "namespace": "web"}], **stranger}
+    rivals = [aged(f"g{i}", i, "*.example", f"g{i}.example", kind="GRPCRoute", **fields) for i in range(100)]
+    victims = [aged(f"v{i}", 2000 + i, f"v{i}.example") for i in range(20)]
+    answers = Answers(stores_of(gateway_class(), gateway("gw", HTTP), *rivals, *victims))
+    for victim in victims:
+        question = partial(listeners_for, victim, "HTTPRoute", answers.lookups, CONTROLLER)
+        attached, _ = answers.record(question)
+        assert attached
+
+    assert 0 < returned <= 20 * 10
 
 
 @pytest.mark.parametrize("victim", ["shop.example", "*.shop.example"])
