@@ -12,7 +12,7 @@ from haptic_trio.gateway.objects import items_of, text_of
 from haptic_trio.haproxy.config.certificates import names_of, parse_crt_list
 from haptic_trio.haproxy.config.expiry import expiry_of
 from haptic_trio.haproxy.model import FileKind
-from haptic_trio.templating.incremental.questions import Dependency
+from haptic_trio.templating.incremental.questions import Question
 
 _MOST_NAMES: Final = 20
 
@@ -27,7 +27,7 @@ def explain_certificate(site: Site, given: str) -> CertificateAnswer:
     if not found and not problems:
         reasons = [*certificate_reasons(site, name), *(one for one in site.warnings_at(name) if "ertificate" in one)]
         raise UnknownTargetError(f"no certificate for {given!r} in any crt-list", hint="; ".join(reasons))
-    asked: set[Dependency] = set()
+    asked: set[Question] = set()
     for certificate in found:
         maker = site.provenance.maker_of(certificate.line.path, certificate.line.line)
         asked.update(maker.asked if maker is not None else ())

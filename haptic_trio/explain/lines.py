@@ -9,7 +9,7 @@ from haptic_trio.explain.site import MAIN, Site, hidden, identity
 from haptic_trio.explain.targets import UnknownTargetError
 from haptic_trio.explain.template_lines import find_sources
 from haptic_trio.haproxy.model import Section, digest_of
-from haptic_trio.templating.incremental.questions import Dependency
+from haptic_trio.templating.incremental.questions import Question
 from haptic_trio.templating.values.subjects import Origin, Subject
 
 _MOST_PARTS = 100
@@ -126,8 +126,8 @@ def _parts(site: Site, path: str, stretches: list[tuple[int, int, Origin | None]
         yield Part(first=first, last=last, made_by=site.made_by(path, origin))
 
 
-def _asked(site: Site, path: str, origins: list[Origin | None]) -> set[Dependency]:
-    asked: set[Dependency] = set()
+def _asked(site: Site, path: str, origins: list[Origin | None]) -> set[Question]:
+    asked: set[Question] = set()
     for origin in list(dict.fromkeys(origins))[:_MOST_ASKING]:
         if origin is None:
             asked.update(site.provenance.asked_in(site.provenance.output_of(path) or ""))

@@ -8,7 +8,7 @@ from haptic_trio.explain.site import MAIN, Site, identity, maker, named, named_r
 from haptic_trio.explain.why_not import why_foreign
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.templating.incremental.provenance import Asker, Made, readable_question
-from haptic_trio.templating.incremental.questions import Dependency
+from haptic_trio.templating.incremental.questions import Question
 from haptic_trio.templating.values.subjects import Subject, subject_of
 
 _MOST_LINES = 200
@@ -80,15 +80,15 @@ def _stores_of(site: Site, kind: str) -> list[str]:
     return [name for name, plural in site.plurals.items() if plural in {wanted, *_plurals(wanted)}]
 
 
-def _questions_for_absent(site: Site, kind: str, namespace: str, name: str) -> list[Dependency]:
+def _questions_for_absent(site: Site, kind: str, namespace: str, name: str) -> list[Question]:
     keys = (namespace, name) if namespace else (name,)
     return [(method, store, *keys) for method in ("get", "has") for store in _stores_of(site, kind)]
 
 
-def _questions_for(site: Site, resource: Resource) -> tuple[list[str], list[Dependency]]:
+def _questions_for(site: Site, resource: Resource) -> tuple[list[str], list[Question]]:
     """Return the stores that hold *resource*, and all their lookups that find it."""
     ref = ref_of(resource)
-    stores, questions = [], list[Dependency]()
+    stores, questions = [], list[Question]()
     for name, store in site.stores.items():
         held = store.by_ref(ref)
         if held is not None:

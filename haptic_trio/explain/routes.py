@@ -17,7 +17,7 @@ from haptic_trio.explain.targets import MalformedTargetError, UnknownTargetError
 from haptic_trio.explain.why_not import reasons_at, route_reasons_at
 from haptic_trio.haproxy.model import FileKind
 from haptic_trio.templating.filters.request_paths import Readings, readings
-from haptic_trio.templating.incremental.questions import Dependency
+from haptic_trio.templating.incremental.questions import Question
 
 _MOST_OTHERS: Final = 20
 _MOST_ENTRIES: Final = 200
@@ -138,7 +138,7 @@ def explain_route(site: Site, given: str, path: str) -> RouteAnswer:
     if read is not None and not rejection:
         gateways = tuple(gateway_visits(site, host, read.separated, RequestParts()))
     is_routed = any(visit.routes for visit in gateways)
-    asked: set[Dependency] = set()
+    asked: set[Question] = set()
     for name, entry in found[:1]:
         maker = site.provenance.maker_of(routing.paths[name], entry.line)
         asked.update(maker.asked if maker is not None else ())

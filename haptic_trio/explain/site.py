@@ -12,7 +12,7 @@ from haptic_trio.k8s.resource import Places, Resource, ResourceRef, nowhere, ref
 from haptic_trio.k8s.store import ReadableStore
 from haptic_trio.templating.field_paths import name_fields
 from haptic_trio.templating.incremental.provenance import Provenance, readable_question
-from haptic_trio.templating.incremental.questions import Dependency
+from haptic_trio.templating.incremental.questions import Question
 from haptic_trio.templating.values.faults import ContentUnavailableError
 from haptic_trio.templating.values.subjects import (
     FragmentKey,
@@ -104,14 +104,14 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             self._known_readers[reader] = known
         return known
 
-    def found_by(self, question: Dependency) -> tuple[Resource, ...]:
+    def found_by(self, question: Question) -> tuple[Resource, ...]:
         """Return the objects that *question* finds; none if it is not about objects."""
         match question:
             case ("get", store, *keys) if store in self.stores:
                 return tuple(self.stores[store].get(*keys))
         return ()
 
-    def lookups(self, asked: Iterable[Dependency]) -> tuple[Lookup, ...]:
+    def lookups(self, asked: Iterable[Question]) -> tuple[Lookup, ...]:
         """Return the lookups *asked* as templates write them, with their results, in order.
 
         Omits includes between templates, which are fixed for a configuration,
@@ -120,7 +120,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         found = (self._lookup(question) for question in set(asked) if question[0] not in {"template", "object"})
         return tuple(sorted(found, key=lambda lookup: lookup.question))
 
-    def _lookup(self, question: Dependency) -> Lookup:
+    def _lookup(self, question: Question) -> Lookup:
         match question:
             case ("lines", output):
                 origins = self.ranges.origins_of(self.provenance.path_of(output))

@@ -6,7 +6,7 @@ from typing import Any
 from haptic_trio.httpstore.content import Content, ContentMissingError, Failure, Offers
 from haptic_trio.httpstore.contents import Contents
 from haptic_trio.httpstore.request import FetchPolicy, FetchRequest, RequestFaultError, make_request
-from haptic_trio.templating.incremental.questions import Dependency
+from haptic_trio.templating.incremental.questions import Question
 from haptic_trio.templating.incremental.run import RenderRun, current_run
 from haptic_trio.templating.views import ResourceView
 
@@ -101,7 +101,7 @@ def missing(request: FetchRequest, failure: Failure) -> ContentMissingError:
     return ContentMissingError(f"{request.label} is not to be had: {failure.reason}", failure.hint)
 
 
-def _question(request: FetchRequest) -> Dependency:
+def _question(request: FetchRequest) -> Question:
     return "http", request.label, request.key
 
 

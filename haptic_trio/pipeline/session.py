@@ -19,7 +19,7 @@ from haptic_trio.pipeline.fallback_versions import FallbackVersions, keys_of_cha
 from haptic_trio.pipeline.missing_dependencies import PendingSources
 from haptic_trio.templating.incremental.ahead import Change, dependents_of
 from haptic_trio.templating.incremental.each import fails_ahead, render_ahead
-from haptic_trio.templating.incremental.questions import Answer, Dependency
+from haptic_trio.templating.incremental.questions import Answer, Question
 from haptic_trio.templating.incremental.recorder import CURRENT
 from haptic_trio.templating.incremental.records import Child, ObjectId
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
@@ -80,7 +80,7 @@ class Session:
         self._conflicts = Conflicts(partial(reads_secrets, run))
         self._warnings: tuple[tuple[ObjectWarning, ...], ...] = ((), (), ())
 
-    def _find_addresses(self, question: Dependency) -> frozenset[str]:
+    def _find_addresses(self, question: Question) -> frozenset[str]:
         _get, name, *keys = question
         view = views_in(self.views).get(name)
         return view.derive(addresses_in, *keys) if view is not None else frozenset()

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from sys import intern
 from typing import Any, Final, Protocol
 
-from haptic_trio.templating.incremental.questions import Dependency
+from haptic_trio.templating.incremental.questions import Question
 from haptic_trio.templating.incremental.recorder import CURRENT, Recorder
 from haptic_trio.templating.values.faults import ContentUnavailableError
 
@@ -73,7 +73,7 @@ class Deferred(Mapping[str, Any]):
         self.version = version
 
     @property
-    def question(self) -> Dependency:
+    def question(self) -> Question:
         """The question of a rendering that needs its content."""
         return "object", self.keeper.name, self.namespace, self.name, self.kind
 
@@ -100,7 +100,9 @@ class Deferred(Mapping[str, Any]):
         answers = (
             self.keeper.get(*question[2:])
             for question in run.trace.asked
-            if question[:2] == ("get", self.keeper.name) and (len(question) > 2 or not run.subjects)
+            if isinstance(question, tuple)
+            and question[:2] == ("get", self.keeper.name)
+            and (len(question) > 2 or not run.subjects)
         )
         together = [found for found in answers if any(other is self for other in found)]
         for other in min(together, key=len, default=()):

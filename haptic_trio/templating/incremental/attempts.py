@@ -238,7 +238,7 @@ def _call(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, calle
             certificates=trace.costs.certificates,
             authorities=trace.costs.authorities,
             is_secret=bool(run.secret_stores)
-            and any(question[0] in _READS and question[1] in run.secret_stores for question in trace.asked),
+            and any(isinstance(one, tuple) and one[0] in _READS and one[1] in run.secret_stores for one in trace.asked),
             own_text=own_text,
             inner_files=inner_files,
         )

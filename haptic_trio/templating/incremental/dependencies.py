@@ -5,7 +5,7 @@ from contextlib import suppress
 from math import inf
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from haptic_trio.templating.incremental.questions import UNKNOWN, Dependency, Part
+from haptic_trio.templating.incremental.questions import UNKNOWN, Dependency, Part, Question
 from haptic_trio.templating.incremental.records import Child, Claims, Kept, Node, Position, Root, Unit
 from haptic_trio.templating.values.paths import RenderedFile
 
@@ -24,7 +24,7 @@ class DependencyIndex:
         # Most questions have one asker.
         self._nodes: dict[Dependency, Node | dict[Node, Dependency]] = {}
         # The parts of each question, by aspect if there are several; most questions have one.
-        self._parts: dict[Dependency, Part | dict[Any, Part]] = {}
+        self._parts: dict[Question, Part | dict[Any, Part]] = {}
         self.answers: dict[Part, Any] = {}
         """The answers of parts now, as far as they are known."""
 
@@ -114,7 +114,7 @@ class DependencyIndex:
             self.answers.pop(question, None)
             self._drop(question)
 
-    def _find(self, question: Dependency, aspect: Any) -> Part | None:
+    def _find(self, question: Question, aspect: Any) -> Part | None:
         known = self._parts.get(question)
         if isinstance(known, dict):
             return known.get(aspect)
@@ -136,7 +136,7 @@ class DependencyIndex:
         if not known or known is part:
             del self._parts[part.question]
 
-    def part(self, question: Dependency, aspect: Any) -> Part:
+    def part(self, question: Question, aspect: Any) -> Part:
         """Return the part *aspect* of *question*, for a rendering that is about to depend on it."""
         part = self._find(question, aspect)
         if part is None:
@@ -144,7 +144,7 @@ class DependencyIndex:
             self._put(part)
         return part
 
-    def renew(self, question: Dependency, answer: Callable[[Any], Any] | None) -> list[Part]:
+    def renew(self, question: Question, answer: Callable[[Any], Any] | None) -> list[Part]:
         """Return the parts of *question* whose answer has changed; *answer* returns the new answer of an aspect.
 
         Without *answer*, all parts are returned, and their answers become
@@ -165,14 +165,14 @@ class DependencyIndex:
                 changed.append(part)
         return changed
 
-    def parts(self, question: Dependency) -> tuple[Part, ...]:
+    def parts(self, question: Question) -> tuple[Part, ...]:
         """Return the parts of *question*."""
         known = self._parts.get(question)
         if known is None:
             return ()
         return tuple(known.values()) if isinstance(known, dict) else (known,)
 
-    def outdated(self, question: Dependency, answer: Callable[[Any], Any]) -> list[Part]:
+    def outdated(self, question: Question, answer: Callable[[Any], Any]) -> list[Part]:
         """Return the parts of *question* for which *answer* returns another answer, and keep the present answers."""
         changed: list[Part] = []
         for part in self.parts(question):
@@ -186,7 +186,7 @@ class DependencyIndex:
 
     def count(self, question: Dependency) -> int:
         """Return how often nodes asked *question* or a part of it."""
-        if type(question) is not Part and question in self._parts:
+        if not isinstance(question, Part) and question in self._parts:
             return sum(map(self.count, self.parts(question)))
         known = self._nodes.get(question)
         if known is None:
@@ -195,7 +195,7 @@ class DependencyIndex:
 
     def askers(self, question: Dependency) -> tuple[Node, ...]:
         """Return the nodes that asked *question*, or any part of it."""
-        if type(question) is not Part and question in self._parts:
+        if not isinstance(question, Part) and question in self._parts:
             return tuple(dict.fromkeys(node for part in self.parts(question) for node in self.askers(part)))
         known = self._nodes.get(question)
         if known is None:

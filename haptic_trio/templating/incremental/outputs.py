@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from haptic_trio.errors import Problem
-from haptic_trio.templating.incremental.questions import Dependency
+from haptic_trio.templating.incremental.questions import Question
 from haptic_trio.templating.values.costs import SYSTEM_AUTHORITIES, weight_of_tls_server
 from haptic_trio.templating.values.marks import split_marks, strip_marks
 from haptic_trio.templating.values.paths import RenderedFile
@@ -64,7 +64,7 @@ class FragmentOutput(msgspec.Struct, frozen=True):
     """The object in that version."""
     guards: frozenset[str] = frozenset()
     """Guards of access to it, as the template names them with `guarded`; alternatives follow `OTHERWISE`."""
-    endpoints: tuple[Dependency, ...] = ()
+    endpoints: tuple[Question, ...] = ()
     """The lookups of EndpointSlices that it was made from."""
     permits: tuple[tuple[str, Any], ...] = ()
     """Settings that permit it, each with its value, as the template names them with `permitted_by`."""

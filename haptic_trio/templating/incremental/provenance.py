@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from haptic_trio.templating.incremental.questions import Dependency
+from haptic_trio.templating.incremental.questions import Dependency, Question, whole
 from haptic_trio.templating.incremental.records import Child, Kept, Root, id_of_key
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.values.subjects import FragmentKey, LineRange, Origin, Rejection, RenderedText
@@ -17,7 +17,7 @@ class Maker(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the template that the line is part of, or in which its file was registered; such as `maps/host.map`."""
     origin: Origin | None
     """None outside all fragments."""
-    asked: tuple[Dependency, ...]
+    asked: tuple[Question, ...]
     """Lookups of the fragment, or, outside of fragments, of the template."""
 
     @property
@@ -34,7 +34,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     """By path of the output."""
     files: tuple[str, ...]
     """Paths of the files that it has registered."""
-    asked: tuple[Dependency, ...]
+    asked: tuple[Question, ...]
 
     @property
     def dependencies(self) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
     """See `Maker.output`."""
     origin: Origin | None
     """None outside all fragments."""
-    question: Dependency
+    question: Question
 
 
 class Provenance:
@@ -100,7 +100,7 @@ class Provenance:
             for origin, asked in found
         ]
 
-    def asked_by(self, key: FragmentKey) -> tuple[Dependency, ...]:
+    def asked_by(self, key: FragmentKey) -> tuple[Question, ...]:
         """Return what the fragment has looked up and used; nothing if it has not been rendered."""
         for root in self._run.roots.values():
             kept = root.kept.get(key)
@@ -122,12 +122,12 @@ class Provenance:
         output = self._run.produced.get(key)
         return output is not None and output.is_secret
 
-    def asked_in(self, output: str) -> tuple[Dependency, ...]:
+    def asked_in(self, output: str) -> tuple[Question, ...]:
         """Return what the template *output* has looked up and used outside of fragments."""
         root = self._run.roots.get(output)
         return whole(root.asked) if root is not None else ()
 
-    def askers_of(self, questions: Iterable[Dependency]) -> Iterator[Asker]:
+    def askers_of(self, questions: Iterable[Question]) -> Iterator[Asker]:
         """Yield who has asked any of *questions*, once for each of them."""
         for question in questions:
             for node in self._run.index.askers(question):
@@ -204,17 +204,12 @@ def _holds(child: Child, wanted: tuple[str, str, str]) -> bool:
     return any(piece.origin is not None and _is_of(piece.origin, wanted) for piece in child.pieces)
 
 
-def whole(asked: tuple[Dependency, ...]) -> tuple[Dependency, ...]:
-    """Return *asked*, each question once, whatever parts of it were asked."""
-    return tuple(dict.fromkeys(tuple(question) for question in asked))
-
-
-def readable(asked: tuple[Dependency, ...]) -> tuple[str, ...]:
+def readable(asked: tuple[Question, ...]) -> tuple[str, ...]:
     """Return *asked* as a person would write it."""
     return tuple(sorted(map(readable_question, asked)))
 
 
-def readable_question(question: Dependency) -> str:
+def readable_question(question: Question) -> str:
     """Return *question* as a person would write it."""
     match question:
         case ("get", store):

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from haptic_trio.templating.incremental.dependencies import DependencyIndex
 from haptic_trio.templating.incremental.outputs import BodyResult, Earlier, Fallback, FragmentOutput, Paused, Recall
-from haptic_trio.templating.incremental.questions import Dependency
+from haptic_trio.templating.incremental.questions import Dependency, Question
 from haptic_trio.templating.incremental.records import Child, Kept, ObjectId, Root, Trace, Unit, id_of_key, turns_of
 from haptic_trio.templating.incremental.settling.contested_files import ContestedFiles
 from haptic_trio.templating.values.subjects import FragmentKey, Rejection, Subject, uid_of
@@ -93,7 +93,7 @@ class QuarantinedObjects:
 
     def concerns(self, asked: Iterable[Dependency]) -> bool:
         """Whether *asked* has the question of an object that is quarantined now; see `question_of`."""
-        return any(question[0] == "quarantined" and question[1:] in self._fallbacks for question in asked)
+        return any(isinstance(one, tuple) and one[0] == "quarantined" and one[1:] in self._fallbacks for one in asked)
 
     @property
     def objects(self) -> tuple[ObjectId, ...]:
@@ -369,7 +369,7 @@ def is_turn_of(unit: Unit | None, subject: Subject) -> bool:
     return isinstance(unit, Child) and unit.object_id == id_of_subject(subject)
 
 
-def question_of(found: ObjectId) -> Dependency:
+def question_of(found: ObjectId) -> Question:
     """Return the question of a fragment that is not a turn of an `{% each %}` over its object."""
     return ("quarantined", *found)
 

@@ -3,14 +3,14 @@
 A rendering that asked only for a part renders again only if that part changes.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Self, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeAlias
 
-Dependency: TypeAlias = tuple[str, ...]
-"""Question that a rendering asked: its kind, and its arguments.
+Question: TypeAlias = tuple[str, ...]
+"""A lookup: its kind, and its arguments.
 
 - `("get", store, *keys)`: which objects the store has under these keys; without keys, all of them
-- `("has", store, *keys)`, always a `Part`: one aspect of these objects
+- `("has", store, *keys)`, the question of each `Part`: one aspect of these objects
 - `("object", store, namespace, name, kind)`: content of an on-demand object; only while it is unavailable
 - `("file", path)`: which file is registered at this path
 - `("lines", output)`: whether an output has entries
@@ -34,22 +34,24 @@ UNKNOWN: Final = object()
 """The answer of a part that has to be looked up."""
 
 
-class Part(tuple[str, ...]):  # noqa: SLOT001  a tuple cannot have any
-    """One aspect of a lookup result; as a tuple, the question `("has", store, *keys)`.
+class Part:
+    """One aspect of the answer to the question `("has", store, *keys)`.
 
     Compared by identity: a `DependencyIndex` has one part for each question and aspect, and copies of it have the same.
     """
 
-    question: tuple[str, ...]
-    aspect: Aspect
-    """Hashable."""
+    __slots__ = ("aspect", "question")
 
-    __eq__ = object.__eq__
-    __ne__ = object.__ne__
-    __hash__ = object.__hash__
+    def __init__(self, question: Question, aspect: Aspect) -> None:
+        """Make the part *aspect*, which is hashable, of *question*."""
+        self.question = question
+        self.aspect = aspect
 
-    def __new__(cls, question: tuple[str, ...], aspect: Aspect) -> Self:
-        part = tuple.__new__(cls, question)
-        part.question = question
-        part.aspect = aspect
-        return part
+
+Dependency: TypeAlias = Question | Part
+"""What the output of a rendering depends on."""
+
+
+def whole(asked: Iterable[Dependency]) -> tuple[Question, ...]:
+    """Return the questions of *asked*, each once, whatever parts of it were asked."""
+    return tuple(dict.fromkeys(one.question if isinstance(one, Part) else one for one in asked))

@@ -16,7 +16,7 @@ from jinja2.environment import TemplateModule
 from haptic_trio.templating.incremental.dependencies import DependencyIndex
 from haptic_trio.templating.incremental.outputs import OTHERWISE, Condition
 from haptic_trio.templating.incremental.overall_rounds import created_of
-from haptic_trio.templating.incremental.questions import Aspect, Dependency, Part
+from haptic_trio.templating.incremental.questions import Aspect, Dependency, Part, Question
 from haptic_trio.templating.incremental.records import (
     Child,
     Claims,
@@ -61,7 +61,7 @@ class Recorder(Meter):
         """The rendered object is rejected and has no fallback."""
         self.asks_rejected = False
         """The template has called `is_rejected` since this was last cleared."""
-        self.unanswered: dict[Dependency, bool] = {}
+        self.unanswered: dict[Question, bool] = {}
         """Questions without an answer that made renderings fail, and whether the attempt to get the answer failed; else
         there was none yet. The caller touches these questions when answers may be available."""
         self.shared: dict[Hashable, tuple[Any, set[Dependency]]] = {}
@@ -105,11 +105,11 @@ class Recorder(Meter):
 
     # Lookups.
 
-    def ask(self, question: Dependency) -> None:
+    def ask(self, question: Question) -> None:
         """Record that the current rendering depends on the answer to *question*."""
         self.trace.asked.add(question)
 
-    def ask_part(self, question: Dependency, aspect: Aspect) -> Part:
+    def ask_part(self, question: Question, aspect: Aspect) -> Part:
         """Record that the current rendering depends on one *aspect* of the answer to *question*; return that part.
 
         The caller sets its answer in `index.answers` if there is none.
@@ -140,7 +140,7 @@ class Recorder(Meter):
             self.trace.asked |= known[1]
         return known[0]
 
-    def need(self, question: Dependency, *, is_failing: bool) -> None:
+    def need(self, question: Question, *, is_failing: bool) -> None:
         """Record that the current rendering fails without the answer to *question*; see `unanswered`."""
         self.trace.asked.add(question)
         self.unanswered[question] = is_failing

@@ -8,7 +8,7 @@ from jinja2 import Template
 
 from haptic_trio.chunked import Page, Paged, Piece
 from haptic_trio.templating.incremental.each import Opened, render_pending, take_change
-from haptic_trio.templating.incremental.questions import Answer, Dependency, Part
+from haptic_trio.templating.incremental.questions import Answer, Part, Question
 from haptic_trio.templating.incremental.records import ObjectId, Region, Root, code_of
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.values.marks import split_marks
@@ -45,7 +45,7 @@ def take_changes(run: RenderRun, changes: Mapping[str, Touched]) -> None:
                 take_change(run, region, object_id, resource)
 
 
-def _renew(run: RenderRun, question: Dependency, answer: Answer | None) -> list[Part]:
+def _renew(run: RenderRun, question: Question, answer: Answer | None) -> list[Part]:
     keys = question[2:]
     return run.index.renew(question, None if answer is None else lambda aspect: answer(aspect, keys))
 

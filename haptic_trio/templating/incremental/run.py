@@ -16,7 +16,7 @@ from haptic_trio.templating.incremental.ahead import Ahead
 from haptic_trio.templating.incremental.dependencies import Registrations
 from haptic_trio.templating.incremental.outputs import FragmentOutput, Recall, frozen
 from haptic_trio.templating.incremental.quarantined import QuarantinedObjects, question_of
-from haptic_trio.templating.incremental.questions import Dependency
+from haptic_trio.templating.incremental.questions import Dependency, Question
 from haptic_trio.templating.incremental.recorder import CURRENT, Recorder
 from haptic_trio.templating.incremental.records import (
     Child,
@@ -38,7 +38,7 @@ from haptic_trio.templating.values.versions import Versioned
 from haptic_trio.templating.values.warning_list import WarningList
 
 
-def _find_nothing(_question: Dependency) -> frozenset[str]:
+def _find_nothing(_question: Question) -> frozenset[str]:
     return frozenset()
 
 
@@ -55,7 +55,7 @@ class RenderRun(Recorder):
         """Names of the stores that hold Secrets."""
         self.endpoint_stores: frozenset[str] = frozenset()
         """Names of the stores that hold EndpointSlices."""
-        self.find_addresses: Callable[[Dependency], frozenset[str]] = _find_nothing
+        self.find_addresses: Callable[[Question], frozenset[str]] = _find_nothing
         """Returns the addresses in EndpointSlices that a lookup finds now, and records that."""
         self.produced: Versioned[FragmentKey, FragmentOutput] = Versioned()
         """Output of each fragment, fallbacks included."""

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from haptic_trio.templating.incremental.outputs import FragmentOutput
 from haptic_trio.templating.incremental.overall_rounds import OverallRounds
-from haptic_trio.templating.incremental.questions import Dependency
+from haptic_trio.templating.incremental.questions import Question
 from haptic_trio.templating.values.limits import LimitReachedError, RenderLimits
 from haptic_trio.templating.values.subjects import FragmentKey
 
@@ -131,7 +131,7 @@ class NamespaceShares:
             self._newest = output, _uses_of(output)
         return self._newest[1]
 
-    def take_freed(self) -> list[Dependency]:
+    def take_freed(self) -> list[Question]:
         """Return the questions of fragments that may find room now; each namespace is returned once."""
         freed, self._freed = self._freed, set()
         return [question_of(namespace) for namespace in sorted(freed)]
@@ -144,6 +144,6 @@ def _uses_of(output: FragmentOutput) -> Uses:
     return Uses(output.size, output.servers, output.certificates, output.table_entries, output.rounds)
 
 
-def question_of(namespace: str) -> Dependency:
+def question_of(namespace: str) -> Question:
     """Return the question of a fragment that found no room in *namespace*."""
     return "room", namespace

@@ -87,8 +87,10 @@ def settle(run: RenderRun) -> None:
 
 
 def _differs(question: Dependency, differences: Differences) -> bool:
+    if isinstance(question, Part):
+        return question.question[1] in differences.stores
     match question[0]:
-        case "get" | "has" | "object":
+        case "get" | "object":
             return question[1] in differences.stores
         case "template":
             return question[1] in differences.stale

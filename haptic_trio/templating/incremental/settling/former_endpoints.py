@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from haptic_trio.templating.incremental.outputs import FragmentOutput
-from haptic_trio.templating.incremental.questions import Dependency
+from haptic_trio.templating.incremental.questions import Dependency, Question
 
 _ADDRESS: Final = r"(\[[0-9A-Fa-f:.]+\]|[0-9.]+):[0-9]+"
 _SERVER: Final = re.compile(rf"^[ \t]+server[ \t]+[^ \t\n]+[ \t]+{_ADDRESS}[^\n]*\n?", re.MULTILINE)
@@ -30,13 +30,13 @@ _UNREADABLE: Final = ""
 _ANY: Final = "0.0.0.0"  # noqa: S104  not an address to bind: that of servers whose address a rule sets
 
 
-def endpoint_lookups(asked: Iterable[Dependency], stores: frozenset[str]) -> tuple[Dependency, ...]:
+def endpoint_lookups(asked: Iterable[Dependency], stores: frozenset[str]) -> tuple[Question, ...]:
     """Return the lookups of whole objects among *asked* in *stores*, which hold EndpointSlices."""
-    return tuple(question for question in asked if question[0] == "get" and question[1] in stores)
+    return tuple(one for one in asked if isinstance(one, tuple) and one[0] == "get" and one[1] in stores)
 
 
 def as_it_may_be(
-    output: FragmentOutput, variables: Mapping[str, Any], look_up: Callable[[Dependency], AbstractSet[str]]
+    output: FragmentOutput, variables: Mapping[str, Any], look_up: Callable[[Question], AbstractSet[str]]
 ) -> FragmentOutput | None:
     """Return *output*, a former one, as it may be used now; None if it may not. See `FragmentOutput.conditions`."""
     try:
@@ -48,7 +48,7 @@ def as_it_may_be(
 
 
 def _revised(
-    output: FragmentOutput, variables: Mapping[str, Any], look_up: Callable[[Dependency], AbstractSet[str]]
+    output: FragmentOutput, variables: Mapping[str, Any], look_up: Callable[[Question], AbstractSet[str]]
 ) -> FragmentOutput | None:
     found = without_former(output, look_up)
     text = found.text
@@ -67,7 +67,7 @@ def with_text(output: FragmentOutput, text: str) -> FragmentOutput:
     )
 
 
-def without_former(output: FragmentOutput, look_up: Callable[[Dependency], AbstractSet[str]]) -> FragmentOutput:
+def without_former(output: FragmentOutput, look_up: Callable[[Question], AbstractSet[str]]) -> FragmentOutput:
     """Return *output* without addresses that its EndpointSlices no longer have; *output* itself if it has none.
 
     *look_up* returns the `addresses_in` what a lookup finds now.
