@@ -26,11 +26,18 @@ def listeners_beyond(gateway: Resource, lookups: Lookups, rules: PortRules) -> M
     A listener counts once for each of its certificates. One beyond the limit
     still excludes younger ones of its port and host.
     """
-    listeners = all_listeners(gateway, lookups)
+    return beyond_among(all_listeners(gateway, lookups), namespace_of(gateway), rules.listeners, rules.own_listeners)
+
+
+def beyond_among(listeners: tuple[Listener, ...], own: str, most: int, most_of_own: int) -> Mapping[str, Listener]:
+    """Return those of *listeners*, of a Gateway in the namespace *own*, that `listeners_beyond` returns.
+
+    *most* is the limit of other namespaces, and *most_of_own* that of *own*.
+    """
     # Without ListenerSets there are as many tuples as questions.
     if not listeners or listeners[-1].kind == "Gateway":
         return _NONE
-    return _beyond(Same(listeners), namespace_of(gateway), rules.listeners, rules.own_listeners)
+    return _beyond(Same(listeners), own, most, most_of_own)
 
 
 @lru_cache(maxsize=_KNOWN)

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from haptic_trio.gateway.hostnames import ANY, is_hostname
+from haptic_trio.gateway.listeners.label_selectors import selects
 from haptic_trio.gateway.objects import (
     GROUP,
     Lookups,
@@ -65,6 +66,12 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     def is_accepted(self) -> bool:
         """Whether it can be served at all."""
         return self.protocol in KINDS_OF_PROTOCOL and not self.conflict
+
+    @property
+    def is_servable(self) -> bool:
+        """Whether it is accepted, and its object has all that it needs; objects that it refers to may be absent."""
+        has_certificates = not self.is_terminated or bool(items_of(self.source, "tls", "certificateRefs"))
+        return self.is_accepted and bool(self.kinds) and has_certificates and not has_hostname_fault(self)
 
     @property
     def is_terminated(self) -> bool:
@@ -204,19 +211,17 @@ def parent_of(listener_set: Resource, lookups: Lookups) -> Resource | None:
     return bare(lookups, "gateways", *key) if key is not None else None
 
 
-def accepts_port(gateway: Resource, port: int) -> bool:
-    """Whether *gateway* itself has a listener on *port* that is accepted."""
+def opens_port(gateway: Resource, port: int) -> bool:
+    """Whether *gateway* itself has a servable listener on *port*."""
     # Only listeners of one port exclude each other.
     sources = _sources_with(gateway, port)
-    return any(
-        text_of(source, "protocol") in KINDS_OF_PROTOCOL and not conflict
-        for source, conflict in zip(sources, _conflicts(sources), strict=True)
-    )
+    conflicts = _conflicts(sources)
+    return any(_listener(gateway, *one).is_servable for one in zip(sources, conflicts, strict=True))
 
 
-def wants_port(listener_set: Resource, port: int) -> bool:
-    """Whether *listener_set* has a listener on *port* that is accepted unless it conflicts with one that is."""
-    return any(text_of(source, "protocol") in KINDS_OF_PROTOCOL for source in _sources_with(listener_set, port))
+def may_open_port(listener_set: Resource, port: int) -> bool:
+    """Whether *listener_set* has a listener on *port* that is servable unless another one excludes it."""
+    return any(_listener(listener_set, source, "").is_servable for source in _sources_with(listener_set, port))
 
 
 def named_ports(owner: Resource) -> tuple[int, ...]:
@@ -243,35 +248,37 @@ def listeners_of_set(listener_set: Resource, gateway: Resource, lookups: Lookups
     return _combined(gateway, lookups).of_sets.get((namespace_of(listener_set), name_of(listener_set)), ())
 
 
-class _Combined(NamedTuple):
-    """The listeners of a Gateway with those of ListenerSets."""
+class Combined(NamedTuple):
+    """The listeners of a Gateway with those of ListenerSets, as `all_listeners` returns them."""
 
     listeners: tuple[Listener, ...]
     of_sets: Mapping[tuple[str, str], tuple[Listener, ...]]
     """Those of each ListenerSet, by its namespace and name."""
 
 
-def _combined(gateway: Resource, lookups: Lookups) -> _Combined:
+def _combined(gateway: Resource, lookups: Lookups) -> Combined:
     sets = _sets_named(gateway, lookups)
     if not sets:
-        return _Combined(listeners_of(gateway), {})
+        return Combined(listeners_of(gateway), {})
     found = Same(sets)
     allowed = dig(gateway, "spec", "allowedListeners", "namespaces")
     own = namespace_of(gateway)
     namespaces = frozenset(
-        namespace for namespace in _namespaces_in(found) if allows_namespace(allowed, "None", own, namespace, lookups)
+        namespace for namespace in namespaces_in(found) if allows_namespace(allowed, "None", own, namespace, lookups)
     )
     # Each route of each ListenerSet asks: for all of them it is found once.
-    return _combine(Same(gateway), found, namespaces)
+    return combine(Same(gateway), found, namespaces)
 
 
 @lru_cache(maxsize=_KNOWN)
-def _namespaces_in(sets: Same[Sequence[Resource]]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(map(namespace_of, sets.found)))
+def namespaces_in(sets: Same[Sequence[Resource]]) -> frozenset[str]:
+    """Return the namespaces of *sets*."""
+    return frozenset(map(namespace_of, sets.found))
 
 
 @lru_cache(maxsize=_KNOWN)
-def _combine(owner: Same[Resource], sets: Same[Sequence[Resource]], namespaces: frozenset[str]) -> _Combined:
+def combine(owner: Same[Resource], sets: Same[Sequence[Resource]], namespaces: frozenset[str]) -> Combined:
+    """Return the listeners of the Gateway *owner* and of those of *sets*, which are for it, in *namespaces*."""
     gateway = owner.found
     found = list(listeners_of(gateway))
     served = [listener for listener in found if listener.is_accepted]
@@ -292,7 +299,7 @@ def _combine(owner: Same[Resource], sets: Same[Sequence[Resource]], namespaces: 
             added.append(listener)
         found += added
         of_sets[namespace_of(listener_set), name_of(listener_set)] = tuple(added)
-    return _Combined(tuple(found), of_sets)
+    return Combined(tuple(found), of_sets)
 
 
 def _sets_named(gateway: Resource, lookups: Lookups) -> Sequence[Resource]:
@@ -367,31 +374,6 @@ def _company(source: Any) -> str:
     # Protocols that begin with a TLS ClientHello are distinguished by the host name in it.
     protocol = text_of(source, "protocol")
     return "hello" if protocol in ("HTTPS", "TLS") else protocol
-
-
-def selects(selector: Any, labels: Any) -> bool:
-    """Whether a label selector, as objects have it, covers *labels*; an absent one covers nothing."""
-    if not isinstance(selector, Mapping):
-        return False
-    labels = labels if isinstance(labels, Mapping) else {}
-    wanted = dig(selector, "matchLabels")
-    if isinstance(wanted, Mapping) and any(labels.get(key) != value for key, value in wanted.items()):
-        return False
-    return all(_fulfils(expression, labels) for expression in items_of(selector, "matchExpressions"))
-
-
-def _fulfils(expression: Any, labels: Mapping[str, Any]) -> bool:
-    key, values = text_of(expression, "key"), items_of(expression, "values")
-    match text_of(expression, "operator"):
-        case "In":
-            return labels.get(key) in values if key in labels else False
-        case "NotIn":
-            return labels.get(key) not in values
-        case "Exists":
-            return key in labels
-        case "DoesNotExist":
-            return key not in labels
-    return False
 
 
 def has_hostname_fault(listener: Listener) -> bool:

@@ -26,15 +26,17 @@ _KNOWN: Final = 16
 
 
 def ports_beyond(
-    gateway: Resource, kind: str, namespace: str, lookups: Lookups, classes: frozenset[str], rules: PortRules
+    key: Key, kind: str, namespace: str, lookups: Lookups, classes: frozenset[str], rules: PortRules
 ) -> frozenset[int]:
-    """Return the ports of *gateway* that owners of listeners, of *kind* in *namespace*, cannot have for the limit."""
+    """Return the ports of the Gateway *key* that owners of listeners, of *kind* in *namespace*, cannot have.
+
+    Where all Gateways share an address, all of a namespace can have a port, or none.
+    """
     # The question has only what the answer depends on: it is compared for each Gateway.
     rules = msgspec.structs.replace(rules, pool=rules.pool[:1], shared=frozenset(), listeners=0)
     size = derived(lookups, "listenerSets", _Size(rules), namespace) if kind == "ListenerSet" else 0
     if size <= rules.most and derived(lookups, "gateways", _Fit(rules, classes, rules.most - size), namespace):
         return frozenset()
-    key = namespace_of(gateway), name_of(gateway)
     if kind == "Gateway":
         return derived(lookups, "gateways", _Rejected(rules, classes, key), namespace)
     before = derived(lookups, "gateways", _Granted(rules, classes), namespace)

@@ -1,6 +1,6 @@
-"""The oldest Gateway with a listener for a port holds it, at a cost that is linear in the number of Gateways."""
+"""The Gateway with the oldest claim of a port holds it, at a cost that is linear in the number of Gateways."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from haptic_trio.gateway.answers import Answers
 from haptic_trio.gateway.listeners.held_ports import HeldPorts, unavailable_ports
+from haptic_trio.gateway.listeners.listener_limits import listeners_beyond
 from haptic_trio.gateway.listeners.listeners import all_listeners, our_gateways
 from haptic_trio.gateway.listeners.port_rules import BEYOND, HELD, PortRules
 from haptic_trio.gateway.listeners.ports import served_ports
@@ -23,17 +24,43 @@ from tests.gateway.serving import Authority, secret
 from tests.libraries.gateway.test_gateway import Site
 from tests.support.work import Work
 
-RULES = PortRules()
+RULES = PortRules(listeners=2)
 SIZE = 8
 LISTENERS = 4
 
 
-def expected(stores: Stores, one: Resource) -> set[int]:
-    """Return the ports of *one* that listeners of an older Gateway have, by going over all of them."""
-    older = [other for other in our_gateways(stores, CONTROLLER) if age_of(other) < age_of(one)]
-    held = {listener.port for other in older for listener in all_listeners(other, stores) if listener.is_accepted}
-    # Nothing listens on port 0, which stands for what is no port.
-    return (held & {listener.port for listener in all_listeners(one, stores) if listener.is_accepted}) - {0}
+def expected(stores: Stores, one: Mapping[str, Any]) -> set[int]:
+    """Return the ports of *one* on which another Gateway has an older claim, by going over all of them."""
+    everything = {
+        name_in_full(other): claims_of(other, stores)
+        for other in our_gateways(stores, CONTROLLER)
+        if not other["spec"].get("infrastructure")
+    }
+    own = everything.pop(name_in_full(one), {})
+    return {port for port, age in own.items() if any(claims.get(port, age) < age for claims in everything.values())}
+
+
+def name_in_full(one: Mapping[str, Any]) -> tuple[str, str]:
+    return one["metadata"]["namespace"], one["metadata"]["name"]
+
+
+def claims_of(one: Mapping[str, Any], stores: Stores) -> dict[int, tuple[Any, ...]]:
+    """Return the oldest claim of each port of *one*: its listener can be served, and both owners of it exist."""
+    claims: dict[int, tuple[Any, ...]] = {}
+    beyond = listeners_beyond(one, stores, RULES)
+    for listener in all_listeners(one, stores):
+        needs_certificate = listener.protocol == "HTTPS" and not listener.source.get("tls")
+        can_be_served = listener.is_accepted and listener.kinds and listener.hostname != "in valid"
+        # Nothing listens on port 0, which stands for what is no port.
+        if can_be_served and not needs_certificate and listener.key not in beyond and listener.port:
+            (owner,) = [
+                owner
+                for owner in stores["gateways" if listener.kind == "Gateway" else "listenerSets"].list()
+                if name_in_full(owner) == (listener.namespace, listener.owner)
+            ]
+            age = max((*age_of(one), "Gateway"), (*age_of(owner), listener.kind))
+            claims[listener.port] = min(age, claims.get(listener.port, age))
+    return claims
 
 
 SPACES = st.sampled_from(["web", "other"])
@@ -43,7 +70,11 @@ SOURCES = st.lists(
             "port": st.sampled_from([80, 81, 81.0, True, "80"]),
             "protocol": st.sampled_from(["HTTP", "HTTPS", "TCP", "UDP", "hello"]),
         },
-        optional={"hostname": st.sampled_from(["a.test", "b.test"])},
+        optional={
+            "hostname": st.sampled_from(["a.test", "b.test", "in valid"]),
+            "tls": st.just({"certificateRefs": [{"name": "pair"}]}),
+            "allowedRoutes": st.just({"kinds": [{"kind": "UDPRoute"}]}),
+        },
     ),
     max_size=3,
 )
@@ -65,13 +96,14 @@ def owners(draw: st.DrawFn, kind: str) -> Resource:
     if kind == "Gateway":
         spec["gatewayClassName"] = draw(st.sampled_from(["haptic", "haptic", "haptic", "else"]))
         spec["allowedListeners"] = {"namespaces": draw(ALLOWED)}
+        spec |= draw(st.sampled_from([{}] * 4 + [{"infrastructure": {"parametersRef": {"name": "a"}}}]))
     else:
         extra = st.fixed_dictionaries(
             {}, optional={"namespace": SPACES, "kind": st.sampled_from(["Gateway", "Other"]), "group": st.just("x")}
         )
         spec["parentRef"] = {"name": draw(st.sampled_from("abc")), **draw(extra)}
     found = made(kind, draw(st.sampled_from("abc")), namespace=draw(SPACES), spec=spec)
-    age = draw(st.sampled_from(["", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"]))
+    age = draw(st.sampled_from(["", *(f"2026-01-0{day}T00:00:00Z" for day in range(1, 7))]))
     if age:
         found["metadata"]["creationTimestamp"] = age
     return found
@@ -92,7 +124,7 @@ def namespaces(draw: st.DrawFn) -> Resource:
     st.lists(namespaces(), max_size=2),
     st.lists(st.one_of(owners("Gateway"), owners("ListenerSet"), namespaces()), max_size=3),
 )
-def test_the_oldest_gateway_with_a_listener_has_its_port(
+def test_the_gateway_with_the_oldest_claim_has_the_port(
     gateways: list[Resource], sets: list[Resource], spaces: list[Resource], changes: list[Resource]
 ) -> None:
     stores = stores_of(gateway_class(), *gateways, *sets, *spaces)
@@ -103,7 +135,7 @@ def test_the_oldest_gateway_with_a_listener_has_its_port(
             for name in stores:
                 if name.startswith(kind):
                     stores[name].upsert(change)
-        for one in stores["gateways"].list():
+        for one in our_gateways(stores, CONTROLLER):
             found = {port for port, why in unavailable_ports(one, stores, CONTROLLER, RULES).items() if why == HELD}
             assert found == expected(stores, one)
             assert held.unavailable(one, ()) == unavailable_ports(one, stores, CONTROLLER, RULES)
