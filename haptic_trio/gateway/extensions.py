@@ -12,7 +12,16 @@ from typing import Any, Final
 
 import msgspec
 
-from haptic_trio.gateway.objects import Resource, dig, items_of, name_of, namespace_of, target_namespace, text_of
+from haptic_trio.gateway.objects import (
+    Resource,
+    checked_name,
+    dig,
+    items_of,
+    name_of,
+    namespace_of,
+    target_namespace,
+    text_of,
+)
 
 Allowed = Mapping[str, Sequence[str]]
 """The namespaces whose routes may name a filter, by the name of the filter; `*` stands for all."""
@@ -141,8 +150,13 @@ def _digest(value: Any) -> str:
 
 
 def backend_suffix(route: Resource, kind: str, filters: Sequence[str]) -> str:
-    """Return the suffix of the backends of *route* with *filters*: no other route has them."""
-    return f"::{kind}_{namespace_of(route)}_{name_of(route)}::{'.'.join(filters)}" if filters else ""
+    """Return the suffix of the backends of *route* with *filters*: no other route has them.
+
+    Raises `GatewayObjectError` if namespace and name are no Kubernetes names.
+    """
+    if not filters:
+        return ""
+    return f"::{kind}_{checked_name(namespace_of(route))}_{checked_name(name_of(route))}::{'.'.join(filters)}"
 
 
 def problem_of(reference: Any, namespace: str, allowed: Allowed) -> FilterProblem | None:

@@ -97,12 +97,16 @@ def client_certificate(gateway: Resource, lookups: Lookups) -> Resource | Certif
 
 
 def certificate_suffix(gateway: Resource) -> str:
-    """Return the suffix of the names of backends that get the client certificate of *gateway*."""
-    text = f"_cert_{checked_name(namespace_of(gateway))}_{checked_name(name_of(gateway))}"
+    """Return the suffix of the names of backends that get the client certificate of *gateway*.
+
+    It begins with a single colon, which no name of a session has: so no route
+    can choose the name of such a backend.
+    """
+    text = f":tls_{checked_name(namespace_of(gateway))}_{checked_name(name_of(gateway))}"
     if len(text) <= _LONGEST_SUFFIX:
         return text
     # One part instead of two: no other Gateway has it.
-    return f"_cert_{hash_of(text)}"
+    return f":tls_{hash_of(text)}"
 
 
 def certificates_for(route: Resource, lookups: Lookups) -> dict[str, Resource]:

@@ -231,7 +231,8 @@ def variant_name(name: str, suffix: str) -> str:
     text = name + suffix
     if len(text) <= MAX_NAME:
         return text
-    # The beginning names the Service. `h` is not a hexadecimal digit, and no other name has `:h` after a single colon.
+    # The beginning names the Service. No other name has `:h` after a single colon; `:tls` begins the suffix of a
+    # client certificate.
     return f"{text[: MAX_NAME - _HASH - 2].rstrip(':')}:h{hash_of(text, _HASH)}"
 
 
