@@ -198,7 +198,7 @@ class GatewayStatus:
             uid, given = self._given.get(key, ("", ()))
             if given and uid == text_of(one, "metadata", "uid") and not items_of(states[key], "addresses"):
                 states[key] = {"addresses": [{"value": address} for address in given]}
-        self._placed = place_gateways(own, self._pool, states)
+        self._placed = place_gateways(own, self._pool, states, self._ports.rules.addresses)
         self._given = {
             key: (text_of(one, "metadata", "uid"), self._placed[key].addresses)
             for one in own

@@ -96,7 +96,8 @@ def units_of(rendered: Rendered) -> dict[str, int]:
 @pytest.mark.parametrize("name", [name for name in (*OBJECTS, *POOLED) if name not in WITHOUT_OUTPUT])
 async def test_what_makes_the_check_slow_is_counted(haproxy_binary: Path, name: str) -> None:
     size = SIZES.get(name, SIZE)
-    growth = Growth(gatewayAddresses=list(POOL)) if name in POOLED else Growth()
+    pooled = {"gatewayAddresses": list(POOL), "gatewayAddressesPerNamespace": len(POOL)}
+    growth = Growth(**pooled) if name in POOLED else Growth()
     once = await measured(haproxy_binary, growth, name, size)
     twice = await measured(haproxy_binary, growth, name, 2 * size)
 

@@ -21,7 +21,7 @@ def growth() -> Growth:
 
 @pytest.fixture(scope="module")
 def pooled() -> Growth:
-    return Growth(gatewayAddresses=list(POOL))
+    return Growth(gatewayAddresses=list(POOL), gatewayAddressesPerNamespace=len(POOL))
 
 
 @pytest.mark.slow

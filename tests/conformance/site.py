@@ -76,6 +76,7 @@ class GatewaySite(Site):
             "ingressClass": self.namespace,
             "gatewayController": CONTROLLER_NAME,
             "gatewayAddresses": [*POOL, STATIC],
+            "gatewayAddressesPerNamespace": len(POOL),
             # At addresses of their own, listeners of the suite may have any port but the agent's.
             "gatewayReservedPorts": [],
             "gatewayServices": True,

@@ -33,7 +33,7 @@ def verdicts(conditions: Sequence[Any]) -> dict[str, tuple[str, str]]:
 
 
 def gateway_source(stores: Stores, pool: Sequence[str] = POOL, shared: Sequence[str] | None = ()) -> GatewayStatus:
-    return GatewayStatus(stores, CONTROLLER, PortRules.of(pool), lambda: shared, clock=lambda: NOW)
+    return GatewayStatus(stores, CONTROLLER, PortRules.of(pool, addresses=len(pool)), lambda: shared, clock=lambda: NOW)
 
 
 def status_of(one: Resource, *objects: Resource, pool: Sequence[str] = POOL) -> dict[str, Any]:

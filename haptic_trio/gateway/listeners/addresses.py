@@ -1,14 +1,16 @@
 """Assignment of pool addresses to Gateways."""
 
 import ipaddress
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
 from haptic_trio.gateway.objects import Resource, age_of, items_of, name_of, namespace_of, text_of
 
 IP_ADDRESS = "IPAddress"
+BEYOND: Final = "the namespace has reached its limit of addresses (gatewayAddressesPerNamespace)"
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,61 +24,116 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def place_gateways(
-    gateways: Iterable[Resource], pool: Sequence[str], states: Mapping[tuple[str, str], Any]
+    gateways: Iterable[Resource],
+    pool: Sequence[str],
+    states: Mapping[tuple[str, str], Any],
+    most: int | None = None,
 ) -> dict[tuple[str, str], Placement]:
     """Return the placement of each Gateway, by namespace and name.
 
-    An address that a Gateway asks for goes before one that it has had, and
-    that before a free one; each time the older Gateway is first. *states*
-    holds `status` of Gateways by namespace and name.
+    A Gateway that has an address keeps it, unless it asks for others: no
+    Gateway of any age takes an address from its holder. Free addresses go to
+    the Gateways that ask for them, the oldest first, then to the others. With
+    *most*, a namespace gets addresses up to this number, and keeps what it has
+    beyond it. *states* holds `status` of Gateways by namespace and name.
     """
     ordered = sorted(gateways, key=age_of)
-    known = {_canonical(address): address for address in pool}
-    placed: dict[tuple[str, str], Placement] = {}
-    taken: set[str] = set()
+    pool_of = _Pool(pool, most)
     for gateway in ordered:
-        placement = _asked_for(gateway, known, taken)
+        pool_of.keep(gateway, states.get(_key_of(gateway)))
+    placed: dict[tuple[str, str], Placement] = {}
+    for gateway in ordered:
+        placement = pool_of.asked_for(gateway)
         if placement is not None:
-            placed[namespace_of(gateway), name_of(gateway)] = placement
-            taken.update(_canonical(address) for address in placement.addresses)
-    waiting = [gateway for gateway in ordered if (namespace_of(gateway), name_of(gateway)) not in placed]
-    for gateway in waiting:
-        key = namespace_of(gateway), name_of(gateway)
-        had = [_canonical(text_of(entry, "value")) for entry in items_of(states.get(key), "addresses")]
-        kept = next((address for address in had if address in known and address not in taken), None)
-        if kept is not None:
-            placed[key] = Placement(addresses=(known[kept],))
-            taken.add(kept)
-    free = iter([address for address in known if address not in taken])
-    for gateway in waiting:
-        key = namespace_of(gateway), name_of(gateway)
-        if key not in placed:
-            address = next(free, None)
-            found = (
-                Placement(addresses=(known[address],))
-                if address
-                else Placement(unusable="no address of the pool is free")
-            )
-            placed[key] = found
+            placed[_key_of(gateway)] = placement
+    for gateway in ordered:
+        if _key_of(gateway) not in placed:
+            placed[_key_of(gateway)] = pool_of.any_one(gateway)
     return placed
 
 
-def _asked_for(gateway: Resource, known: Mapping[str, str], taken: set[str]) -> Placement | None:
-    asked = items_of(gateway, "spec", "addresses")
-    for entry in asked:
-        kind = text_of(entry, "type") or IP_ADDRESS
-        if kind != IP_ADDRESS:
+class _Pool:
+    """The addresses of the pool, and the Gateway that has each of them."""
+
+    def __init__(self, pool: Sequence[str], most: int | None) -> None:
+        self._known = {_canonical(address): address for address in pool}
+        self._most = len(pool) if most is None else most
+        self._holders: dict[str, tuple[str, str]] = {}
+        self._kept: dict[tuple[str, str], str] = {}
+        """The addresses of Gateways that ask for none."""
+        self._counts: Counter[str] = Counter()
+        self._free: Iterator[str] = iter(self._known)
+
+    def keep(self, gateway: Resource, status: Any) -> None:
+        """Leave *gateway* the addresses in its *status* that it asks for; without a request, the first one."""
+        if _unsupported_type(gateway):
+            return
+        asked = {_canonical(value) for value in _values_of(gateway)}
+        for entry in items_of(status, "addresses"):
+            address = _canonical(text_of(entry, "value"))
+            if address not in self._known or address in self._holders:
+                continue
+            if not asked:
+                self._give(address, _key_of(gateway))
+                self._kept[_key_of(gateway)] = address
+                return
+            if address in asked:
+                self._give(address, _key_of(gateway))
+
+    def asked_for(self, gateway: Resource) -> Placement | None:
+        """Return the placement of *gateway* at the addresses that it asks for; None if it asks for none."""
+        if kind := _unsupported_type(gateway):
             return Placement(unsupported=kind)
-    values = [text_of(entry, "value") for entry in asked if text_of(entry, "value")]
-    if not values:
-        return None
-    found = {value: address for value in values if (address := _canonical(value)) in known and address not in taken}
-    usable = tuple(known[found[value]] for value in values if value in found)
-    unusable = next((value for value in values if value not in found), "")
-    return Placement(
-        addresses=usable,
-        unusable=f"{unusable} is not an address of the pool, or another Gateway has it" if unusable else "",
-    )
+        values = _values_of(gateway)
+        if not values:
+            return None
+        problems: list[str] = []
+        found: dict[str, None] = {}
+        for value in values:
+            address = _canonical(value)
+            holder = self._holders.get(address)
+            if address not in self._known or holder not in (None, _key_of(gateway)):
+                problems.append(f"{value} is not an address of the pool, or another Gateway has it")
+            elif holder is None and self._is_full(gateway):
+                problems.append(f"{value}: {BEYOND}")
+            else:
+                self._give(address, _key_of(gateway))
+                found[self._known[address]] = None
+        return Placement(addresses=tuple(found), unusable=problems[0] if problems else "")
+
+    def any_one(self, gateway: Resource) -> Placement:
+        """Return the placement of *gateway*, which asks for no address: the one that it has, or the first free one."""
+        key = _key_of(gateway)
+        address = self._kept.get(key)
+        if address is None and self._is_full(gateway):
+            return Placement(unusable=BEYOND)
+        if address is None:
+            address = next((one for one in self._free if one not in self._holders), None)
+        if address is None:
+            return Placement(unusable="no address of the pool is free")
+        self._give(address, key)
+        return Placement(addresses=(self._known[address],))
+
+    def _is_full(self, gateway: Resource) -> bool:
+        return self._counts[namespace_of(gateway)] >= self._most
+
+    def _give(self, address: str, key: tuple[str, str]) -> None:
+        if address not in self._holders:
+            self._holders[address] = key
+            self._counts[key[0]] += 1
+
+
+def _key_of(gateway: Resource) -> tuple[str, str]:
+    return namespace_of(gateway), name_of(gateway)
+
+
+def _unsupported_type(gateway: Resource) -> str:
+    kinds = (text_of(entry, "type") or IP_ADDRESS for entry in items_of(gateway, "spec", "addresses"))
+    return next((kind for kind in kinds if kind != IP_ADDRESS), "")
+
+
+def _values_of(gateway: Resource) -> list[str]:
+    return [value for entry in items_of(gateway, "spec", "addresses") if (value := text_of(entry, "value"))]
 
 
 def _canonical(address: str) -> str:

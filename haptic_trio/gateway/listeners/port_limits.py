@@ -33,7 +33,7 @@ def ports_beyond(
     Where all Gateways share an address, all of a namespace can have a port, or none.
     """
     # The question has only what the answer depends on: it is compared for each Gateway.
-    rules = msgspec.structs.replace(rules, pool=rules.pool[:1], shared=frozenset(), listeners=0)
+    rules = msgspec.structs.replace(rules, pool=rules.pool[:1], shared=frozenset(), listeners=0, addresses=0)
     size = derived(lookups, "listenerSets", _Size(rules), namespace) if kind == "ListenerSet" else 0
     if size <= rules.most and derived(lookups, "gateways", _Fit(rules, classes, rules.most - size), namespace):
         return frozenset()

@@ -1,4 +1,4 @@
-"""Rules for the ports of listeners: the ports that the administrator allows and that are not reserved."""
+"""Rules for the ports and addresses of listeners: what the administrator allows and has not reserved."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +15,7 @@ _LAST_PORT: Final = 65_535
 _MOST: Final = 256
 _MOST_LISTENERS: Final = 64
 _MOST_OWN_LISTENERS: Final = 1000
+MOST_ADDRESSES: Final = 4
 
 NOT_ALLOWED: Final = "the administrator does not allow this port (gatewayPorts)"
 RESERVED: Final = "the port is reserved (gatewayReservedPorts)"
@@ -35,7 +36,7 @@ def port_range(value: Any) -> tuple[int, int]:
 
 
 class PortRules(msgspec.Struct, frozen=True):
-    """The configured rules for the ports of listeners."""
+    """The configured rules for the ports and addresses of listeners."""
 
     pool: tuple[str, ...] = ()
     """Addresses of which each Gateway has one of its own; without any, all Gateways share an address."""
@@ -53,6 +54,8 @@ class PortRules(msgspec.Struct, frozen=True):
     """Maximum number of listeners that ListenerSets may add to a Gateway of their own namespace."""
     tcp_services: tuple[tuple[int, int], ...] = ()
     """Ranges of ports that belong to TCP services of the administrator."""
+    addresses: int = MOST_ADDRESSES
+    """Maximum number of addresses of the pool that the Gateways of one namespace may get."""
 
     @classmethod
     def of(
@@ -65,6 +68,7 @@ class PortRules(msgspec.Struct, frozen=True):
         listeners: int = _MOST_LISTENERS,
         own_listeners: int = _MOST_OWN_LISTENERS,
         tcp_services: Iterable[Any] = (),
+        addresses: int = MOST_ADDRESSES,
     ) -> "PortRules":
         """Return the rules of what templates and settings have; raises `GatewayObjectError`."""
         try:
@@ -81,6 +85,7 @@ class PortRules(msgspec.Struct, frozen=True):
             listeners,
             own_listeners,
             services,
+            addresses,
         )
 
     @classmethod
@@ -95,6 +100,7 @@ class PortRules(msgspec.Struct, frozen=True):
             settings.get("gatewayListenersPerNamespace", _MOST_LISTENERS),
             settings.get("gatewayOwnListeners", _MOST_OWN_LISTENERS),
             settings.get("tcpServicePorts") or (),
+            settings.get("gatewayAddressesPerNamespace", MOST_ADDRESSES),
         )
 
     def rejection(self, port: int) -> str:

@@ -125,7 +125,7 @@ def served_ports(gateway: Resource, resources: Lookups, controller: str, rules: 
     """Return the served ports of *gateway*; none if it is not of *controller*, or not accepted."""
     if not is_managed(gateway, resources, controller) or is_rejected(gateway):
         return []
-    placement = _placement(gateway, resources, controller, rules.pool)
+    placement = _placement(gateway, resources, controller, rules)
     if rules.pool and not placement.addresses:
         return []
     taken = unavailable_ports(gateway, resources, controller, rules, placement.addresses)
@@ -162,7 +162,7 @@ def rejected_ports(gateway: Resource, resources: Lookups, controller: str, rules
     """Return the unavailable ports of the listeners of *gateway*, once for each owner of listeners."""
     if not is_managed(gateway, resources, controller) or is_rejected(gateway):
         return []
-    placement = _placement(gateway, resources, controller, rules.pool)
+    placement = _placement(gateway, resources, controller, rules)
     taken = unavailable_ports(gateway, resources, controller, rules, placement.addresses)
     owners = {
         (listener.port, listener.kind, listener.namespace, listener.owner): None
@@ -313,10 +313,10 @@ def with_lines(listener: ServedListener, hosts: PortHosts) -> ServedListener:
     return msgspec.structs.replace(listener, lines=tuple(lines))
 
 
-def _placement(gateway: Resource, resources: Lookups, controller: str, pool: Sequence[str]) -> Placement:
-    if not pool:
+def _placement(gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> Placement:
+    if not rules.pool:
         return Placement()
-    wanted = _Placements(classes_of(resources, controller), tuple(pool))
+    wanted = _Placements(classes_of(resources, controller), tuple(rules.pool), rules.addresses)
     placed = derived(resources, "gateways", wanted)
     return placed.get((namespace_of(gateway), name_of(gateway)), Placement(unusable="not placed"))
 
@@ -326,9 +326,10 @@ class _Placements(msgspec.Struct, frozen=True):
 
     classes: frozenset[str]
     pool: tuple[str, ...]
+    most: int
 
     def __call__(self, found: Sequence[Resource]) -> Mapping[tuple[str, str], Placement]:
         managed = [gateway for gateway in found if class_of([gateway]) in self.classes]
         # Where a Gateway has been, it stays.
         states = {(namespace_of(gateway), name_of(gateway)): dig(gateway, "status") for gateway in managed}
-        return place_gateways(managed, self.pool, states)
+        return place_gateways(managed, self.pool, states, self.most)

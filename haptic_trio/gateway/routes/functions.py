@@ -7,7 +7,7 @@ import msgspec
 
 from haptic_trio.gateway.extensions import Allowed, guards_of
 from haptic_trio.gateway.grants import is_granted
-from haptic_trio.gateway.listeners.port_rules import PortRules, taken_reason
+from haptic_trio.gateway.listeners.port_rules import MOST_ADDRESSES, PortRules, taken_reason
 from haptic_trio.gateway.listeners.ports import (
     RejectedListeners,
     RejectedPort,
@@ -97,18 +97,20 @@ class GatewayFunctions:
         listeners: int,
         own_listeners: int,
         tcp_services: Sequence[Any] = (),
+        addresses: int = MOST_ADDRESSES,
     ) -> PortRules:
-        """Return the rules for the ports of listeners.
+        """Return the rules for the ports and addresses of listeners.
 
-        Each Gateway has an address of *pool*; with an empty pool all Gateways
-        share an address, where other frontends use the ports *shared*.
+        Each Gateway has an address of *pool*, and those of a namespace get at
+        most *addresses* together; with an empty pool all Gateways share an
+        address, where other frontends use the ports *shared*.
         Listeners may use the ports and ranges *allowed*, except *reserved*;
         the listeners of one namespace may use at most *most* ports. ListenerSets of a
         namespace add at most *listeners* to a Gateway of another namespace, and
         at most *own_listeners* to one of their own. The ports and ranges
         *tcp_services* belong to TCP services.
         """
-        return PortRules.of(pool, shared, reserved, allowed, most, listeners, own_listeners, tcp_services)
+        return PortRules.of(pool, shared, reserved, allowed, most, listeners, own_listeners, tcp_services, addresses)
 
     def unbound(self, port: int, resources: Lookups) -> str:
         """Return why HAProxy cannot listen on *port* at the common address; empty if nothing is known."""

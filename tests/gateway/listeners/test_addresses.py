@@ -2,22 +2,38 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.gateway.listeners.addresses import Placement, place_gateways
+from haptic_trio.gateway.listeners.addresses import BEYOND, Placement, place_gateways
+from haptic_trio.k8s.resource import Resource
 from tests.gateway.objects import gateway
 
 POOL = ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
 
 
-def placed(*names: str, states: dict[str, str] | None = None, **asked: list[dict[str, str]]) -> dict[str, Placement]:
-    """Return where Gateways *names* are, given what their status says and what they ask for."""
-    gateways = [gateway(name, **({"addresses": asked[name]} if name in asked else {})) for name in names]
+def placed(
+    *names: str, states: dict[str, str] | None = None, most: int = 9, **asked: list[dict[str, str]]
+) -> dict[str, Placement]:
+    """Return where Gateways *names*, the oldest first, are, given what their status says and what they ask for."""
+    gateways = [
+        aged(number, gateway(name, **({"addresses": asked[name]} if name in asked else {})))
+        for number, name in enumerate(names)
+    ]
     had: dict[tuple[str, str], Any] = {
-        ("web", name): {"addresses": [{"value": address}]} for name, address in (states or {}).items()
+        ("web", name): {"addresses": [{"value": address} for address in addresses.split()]}
+        for name, addresses in (states or {}).items()
     }
-    return {name: found for (_, name), found in place_gateways(gateways, POOL, had).items()}
+    return {name: found for (_, name), found in place_gateways(gateways, POOL, had, most).items()}
+
+
+def aged(number: int, one: Resource) -> Resource:
+    return {**one, "metadata": {**one["metadata"], "creationTimestamp": f"2026-01-01T00:00:{number:02}Z"}}
+
+
+def values(*addresses: str) -> list[dict[str, str]]:
+    return [{"type": "IPAddress", "value": address} for address in addresses]
 
 
 @given(st.permutations(["a", "b", "c", "d"]), st.integers(0, 4))
@@ -33,11 +49,79 @@ def test_an_address_stays_while_other_gateways_come_and_go(names: list[str], cou
     assert len(set(given_out)) == len(given_out) == min(len(after), len(POOL))
 
 
-def test_an_address_that_is_asked_for_goes_before_one_that_another_has_had() -> None:
-    found = placed("a", "b", states={"a": "10.0.0.2"}, b=[{"type": "IPAddress", "value": "10.0.0.2"}])
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")], ids=["the holder is older", "the holder is younger"])
+def test_no_gateway_takes_an_address_from_its_holder_by_asking_for_it(names: tuple[str, ...]) -> None:
+    found = placed(*names, states={"a": "10.0.0.2", "b": "10.0.0.1"}, b=values("10.0.0.2"))
 
-    assert found["b"].addresses == ("10.0.0.2",)
-    assert found["a"].addresses == ("10.0.0.1",)
+    assert found["a"] == Placement(addresses=("10.0.0.2",))
+    assert found["b"].addresses == ()
+    assert found["b"].unusable == "10.0.0.2 is not an address of the pool, or another Gateway has it"
+
+
+def test_a_holder_that_asks_for_its_address_keeps_it_and_one_that_asks_for_others_frees_it() -> None:
+    states = {"a": "10.0.0.1", "b": "10.0.0.2 10.0.0.3"}
+
+    kept = placed("a", "b", states=states, a=values("10.0.0.3"), b=values("10.0.0.3", "10.0.0.1"))
+    assert (kept["a"].addresses, kept["b"].addresses) == ((), ("10.0.0.3", "10.0.0.1"))
+
+    found = placed("a", "b", "c", states=states, b=[{"type": "Hostname", "value": "10.0.0.2"}], c=values("10.0.0.2"))
+    assert (found["b"].unsupported, found["c"].addresses) == ("Hostname", ("10.0.0.2",))
+
+
+def test_of_two_gateways_whose_statuses_have_one_address_the_older_one_keeps_it() -> None:
+    found = placed("a", "b", states={"a": "10.0.0.2", "b": "10.0.0.2"}, b=values("10.0.0.2"))
+
+    assert (found["a"].addresses, found["b"].addresses) == (("10.0.0.2",), ())
+
+
+def test_a_free_address_goes_to_the_oldest_gateway_that_asks_for_it() -> None:
+    found = placed("a", "b", "c", b=values("10.0.0.1"), c=values("10.0.0.1"))
+
+    assert [found[name].addresses for name in "abc"] == [("10.0.0.2",), ("10.0.0.1",), ()]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["", *POOL]), st.lists(st.sampled_from(POOL), max_size=2)), min_size=1, max_size=5
+    ),
+    st.lists(st.sampled_from(POOL), max_size=3),
+    st.integers(0, 5),
+)
+def test_a_new_gateway_of_any_age_changes_no_placement(
+    gateways: list[tuple[str, list[str]]], asked: list[str], position: int
+) -> None:
+    asking: dict[str, Any] = {
+        f"g{number}": values(*addresses) for number, (_, addresses) in enumerate(gateways) if addresses
+    }
+    had = {f"g{number}": address for number, (address, _) in enumerate(gateways) if address}
+    names = [f"g{number}" for number in range(len(gateways))]
+    before = placed(*names, states=had, **asking)
+    states = {name: " ".join(found.addresses) for name, found in before.items()}
+
+    after = placed(*names[:position], "new", *names[position:], states=states, new=values(*asked), **asking)
+
+    assert all(set(after[name].addresses) >= set(before[name].addresses) for name in names)
+
+
+def test_a_namespace_gets_a_limited_number_of_addresses_and_leaves_the_others() -> None:
+    greedy = placed("a", most=2, a=values(*POOL))["a"]
+    assert greedy.addresses == ("10.0.0.1", "10.0.0.2")
+    assert greedy.unusable == f"10.0.0.3: {BEYOND}"
+
+    found = placed("a", "b", "c", most=2)
+    assert [found[name].addresses for name in "abc"] == [("10.0.0.1",), ("10.0.0.2",), ()]
+    assert found["c"].unusable == BEYOND
+
+    other = aged(9, gateway("d"))
+    other["metadata"]["namespace"] = "other"
+    all_of_them = [*(aged(number, gateway(name)) for number, name in enumerate("abc")), other]
+    assert place_gateways(all_of_them, POOL, {}, 2)["other", "d"].addresses == ("10.0.0.3",)
+
+
+def test_an_address_beyond_the_limit_is_kept_and_counts() -> None:
+    found = placed("a", "b", "c", most=1, states={"b": "10.0.0.1", "c": "10.0.0.2"})
+
+    assert [found[name].addresses for name in "abc"] == [(), ("10.0.0.1",), ("10.0.0.2",)]
 
 
 def test_an_unavailable_address_has_a_reason() -> None:

@@ -79,9 +79,10 @@ def test_settings_and_templates_make_the_same_rules() -> None:
         "gatewayPortsPerNamespace": 20,
         "gatewayListenersPerNamespace": 30,
         "gatewayOwnListeners": 40,
+        "gatewayAddressesPerNamespace": 50,
     }
 
-    expected = PortRules.of([], [8080, 8443, 0, 8444], [5555], ["80", "1000-2000"], 20, 30, 40)
+    expected = PortRules.of([], [8080, 8443, 0, 8444], [5555], ["80", "1000-2000"], 20, 30, 40, addresses=50)
     assert PortRules.of_settings(settings) == expected
     assert PortRules.of_settings({}) == PortRules()
 

@@ -86,7 +86,7 @@ def test_certificates_of_many_listeners_are_limited_by_default() -> None:
         for one in range(2)
     ]
     victim = [gateway("gw", *listeners(2, 2), namespace="victim"), *secrets(2, "victim")]
-    found = rendered([*attacker, *secrets(20), *victim], gatewayAddresses=pool)
+    found = rendered([*attacker, *secrets(20), *victim], gatewayAddresses=pool, gatewayAddressesPerNamespace=32)
 
     assert rejected(found) == {"Gateway attacker/gw1": EXCESS.format(10_000)}
     assert "templating.maxNamespaceCertificateLines" in found.rejections[0].problem.hint
