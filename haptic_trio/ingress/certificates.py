@@ -10,7 +10,7 @@ import msgspec
 from haptic_trio.gateway.listeners.certificates import names_of
 from haptic_trio.gateway.objects import Lookups, Resource, derived, name_of, namespace_of
 from haptic_trio.ingress.classes import OwnClasses, class_of
-from haptic_trio.ingress.owners import MOST_BYTES, MOST_HOSTS, Choice, Owners, exclusions_of, owners_of
+from haptic_trio.ingress.owners import MOST_BYTES, MOST_HOSTS, Choice, Exclusions, Owners, exclusions_of, owners_of
 from haptic_trio.ingress.served import ANY, NONE, Age, Named, Vendors, age_of, served_by, wildcard_of
 
 _STORE: Final = "ingressesByTlsSecret"
@@ -113,7 +113,7 @@ class Certificates(msgspec.Struct, frozen=True):
             for named in chosen.secrets if chosen is not None else ():
                 if self._is_usable(namespace_of(ingress), named, host):
                     found.setdefault(named.secret, {})[host] = own
-        return [(secret, line) for secret, hosts in found.items() for line in _lines(hosts, self.excluded)]
+        return [(secret, line) for secret, hosts in found.items() for line in _lines(hosts, self.excluded_from_asking)]
 
     def asks(self, ingress: Resource, host: str) -> bool:
         """Whether *ingress* decides by which authorities clients of *host* are verified."""
@@ -132,9 +132,25 @@ class Certificates(msgspec.Struct, frozen=True):
         return known.choices[0]
 
     def excluded(self, wildcard: str, age: Age) -> tuple[str, ...] | None:
-        """Return the hosts that *wildcard* must exclude; None if they do not fit into one line."""
-        found = exclusions_of(wildcard, age, self.lookups, self.own, self.vendors)
+        """Return the hosts that *wildcard* must exclude; None if the share of each namespace does not fit into a line.
+
+        Hosts of a namespace beyond its share may be missing.
+        """
+        found = self.exclusions(wildcard, age)
         return found.hosts if found.is_complete else None
+
+    def excluded_from_asking(self, wildcard: str, age: Age) -> tuple[str, ...] | None:
+        """Return the same for a line that asks clients for certificates.
+
+        Such a line must exclude every host of another namespace that verifies
+        clients: one that the line has verified would pass there.
+        """
+        found = self.exclusions(wildcard, age)
+        return found.hosts if found.is_complete and found.has_asking else None
+
+    def exclusions(self, wildcard: str, age: Age) -> Exclusions:
+        """Return the hosts that *wildcard* of an Ingress of *age* excludes, and how many more it should exclude."""
+        return exclusions_of(wildcard, age, self.lookups, self.own, self.vendors)
 
     def _decides(self, host: str, namespace: str, secret: str) -> bool:
         chosen = self.choice(host)

@@ -78,6 +78,23 @@ class IngressView:
         name = normal_host(str(host))
         return self._certificates.excluded(name, age_of(self._ingress)) if name.startswith("*.") else ()
 
+    def left_out(self) -> Iterator[tuple[Resource, str]]:
+        """Yield messages about namespaces with more hosts than the wildcards of the Ingress can exclude.
+
+        Each has an Ingress of that namespace, as far as it takes to name it.
+        """
+        age = age_of(self._ingress)
+        for host, secrets in served_by(self._ingress, self._vendors).certificates.items():
+            if not secrets or not host.startswith("*.") or not self.owns(host):
+                continue
+            for one in self._certificates.exclusions(host, age).left_out:
+                namespace, name = one.claimant
+                message = (
+                    f"{one.number} hosts of this namespace are too many to be excluded from {host} of the younger"
+                    f" Ingress {'/'.join(age[1:])}; clients may get its certificate and its redirects"
+                )
+                yield {"kind": "Ingress", "metadata": {"namespace": namespace, "name": name}}, message
+
     def asks_clients(self, host: Any) -> bool:
         """Whether the Ingress decides by which authorities clients of *host* are verified."""
         return self._certificates.asks(self._ingress, normal_host(str(host)))
@@ -182,7 +199,17 @@ class IngressView:
                 )
         for host in served.routes if served.clients else ():
             known = self._certificates.owners_of(host).tls
-            if host != ANY and known.owner is not None and not self._certificates.asks(self._ingress, host):
+            if self._certificates.asks(self._ingress, host):
+                if (
+                    host.startswith("*.")
+                    and self._certificates.excluded_from_asking(host, age_of(self._ingress)) is None
+                ):
+                    yield Note(
+                        "ClientsNotAsked",
+                        f"clients of {host} are not asked for certificates, since too many hosts that it covers verify"
+                        " theirs with other CA certificates; requests get 403",
+                    )
+            elif host != ANY and known.owner is not None:
                 yield Note(
                     "ClientsNotAsked",
                     f"the Ingress {known.clients or known.owner} decides how clients of {host} are verified; this"

@@ -7,14 +7,16 @@ holds. All of it is found by the host's text: a wildcard is a host of its own.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from itertools import chain
+from itertools import islice, takewhile
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from haptic_trio.gateway.hostnames import is_hostname
+from haptic_trio.gateway.listeners.exclusions import Exclusion, Owned, Room
 from haptic_trio.gateway.objects import Lookups, Resource, derived
 from haptic_trio.ingress.books import HostBook, Reader
 from haptic_trio.ingress.classes import OwnClasses
@@ -24,9 +26,12 @@ STORE: Final = "ingressesByHost"
 _MOST_NAMED: Final = 4
 _MOST_CLASSES: Final = 16
 _Place: TypeAlias = tuple[int, Age, str]
+_ASKING: Final = frozenset({0, 2})
+"""First items of the places of hosts that ask clients for certificates."""
 MOST_HOSTS: Final = 500
 MOST_BYTES: Final = 8_000
 """Of names in one line of a crt-list: HAProxy takes 64 kB and 2,047 words from a file, and 16 kB at runtime."""
+_ROOM: Final = Room(hosts=MOST_HOSTS, size=MOST_BYTES, share_hosts=MOST_HOSTS // 10, share_size=MOST_BYTES // 10)
 
 
 class Claimant(NamedTuple):
@@ -92,11 +97,24 @@ class Owners(msgspec.Struct, frozen=True):
         return contest is None or contest.holder.namespace == namespace
 
 
+class LeftOut(NamedTuple):
+    """Hosts of a namespace that a wildcard does not exclude, because the namespace has too many."""
+
+    claimant: Claimant
+    """An Ingress of the namespace that serves one of them."""
+    number: int
+
+
 class Exclusions(msgspec.Struct, frozen=True):
     """The hosts that a wildcard's certificate must not be used for."""
 
     hosts: tuple[str, ...] = ()
     is_complete: bool = True
+    """Whether each namespace with older hosts has its share."""
+    has_asking: bool = True
+    """Whether the hosts include each one of another namespace that asks clients for certificates."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Of the first few namespaces with older hosts that are not excluded."""
     foreign: frozenset[str] = frozenset()
     """See `Owners.foreign`."""
 
@@ -128,8 +146,10 @@ def exclusions_of(wildcard: str, claimant: Age, lookups: Lookups, own: OwnClasse
     """Return which hosts that *wildcard* covers are not served by the certificate of *claimant* for it.
 
     HAProxy may prefer the certificate of a wildcard to that of the very name,
-    for its kind of key. So all names with one of their own are excluded, and
-    those that an older Ingress of another namespace serves.
+    for its kind of key. So names with one of their own are excluded, and those
+    that an older Ingress of another namespace serves: of each namespace up to
+    its share, and beyond it while there is room. For the others the wildcard's
+    certificate may be used.
     """
     key = wildcard[1:]
 
@@ -232,10 +252,49 @@ def _tls_owners(book: HostBook) -> TlsOwners:
     )
 
 
+class _Hosts:
+    """Hosts below a wildcard, by the namespace that each of them belongs to."""
+
+    __slots__ = ("_by_namespace", "_firsts")
+
+    def __init__(self) -> None:
+        self._by_namespace: dict[str, list[_Place]] = {}
+        self._firsts: list[_Place] = []
+
+    def change(self, place: _Place, *, is_there: bool) -> None:
+        """Add *place*, or remove it."""
+        namespace = place[1][1]
+        own = self._by_namespace.setdefault(namespace, [])
+        if own:
+            del self._firsts[bisect_left(self._firsts, own[0])]
+        if is_there:
+            insort(own, place)
+        else:
+            del own[bisect_left(own, place)]
+        if own:
+            insort(self._firsts, own[0])
+        else:
+            del self._by_namespace[namespace]
+
+    def owned(self) -> Iterator[Owned]:
+        """Yield the hosts of each namespace, in order."""
+        for first in self._firsts:
+            namespace = first[1][1]
+            yield namespace, (host for _, _, host in self._by_namespace[namespace])
+
+    def left_out(self, hosts: AbstractSet[str]) -> Iterator[LeftOut]:
+        """Yield what *hosts* do not have of each namespace: they have the first ones, if any."""
+        for first in self._firsts:
+            own = self._by_namespace[first[1][1]]
+            present = sum(1 for _ in takewhile(lambda place: place[2] in hosts, own))
+            if present < len(own):
+                yield LeftOut(_claimant(own[present][1]), len(own) - present)
+
+
 class _AskExclusions(_Ask):
     """Lookup aspect: the hosts that a wildcard excludes; see `exclusions_of`."""
 
-    __slots__ = ("_books", "_claimant", "_domain", "_older", "_others")
+    __slots__ = ("_asking", "_books", "_claimant", "_domain", "_older", "_others")
 
     def __init__(self, key: str, claimant: Age, vendors: Vendors, classes: frozenset[str]) -> None:
         super().__init__(key, vendors, classes, claimant)
@@ -243,20 +302,24 @@ class _AskExclusions(_Ask):
         self._claimant = claimant
 
     def __call__(self, found: Sequence[Resource]) -> Exclusions:
-        reader = self._read(found)
-        room = MOST_BYTES
-        chosen: list[str] = []
-        for _, _, host in chain(self._older, self._others):
-            room -= len(host) + 2
-            if len(chosen) == MOST_HOSTS or room < 0:
-                break
-            chosen.append(host)
-        return Exclusions(tuple(chosen), len(chosen) >= len(self._older), reader.others)
+        reader, exclusion = self._read(found), Exclusion(_ROOM)
+        if not exclusion.add_shares(self._older.owned()):
+            return Exclusions((), is_complete=False, has_asking=False, foreign=reader.others)
+        exclusion.add_shares(self._others.owned())
+        exclusion.add_rest(self._older.owned())
+        exclusion.add_rest(self._others.owned())
+        return Exclusions(
+            tuple(sorted(exclusion.hosts)),
+            is_complete=True,
+            has_asking=self._asking <= exclusion.hosts,
+            left_out=tuple(islice(self._older.left_out(exclusion.hosts), _MOST_NAMED)),
+            foreign=reader.others,
+        )
 
     def _forget(self) -> None:
         self._books: dict[str, HostBook] = {}
-        self._older: list[_Place] = []
-        self._others: list[_Place] = []
+        self._older, self._others = _Hosts(), _Hosts()
+        self._asking: set[str] = set()
 
     def _change(self, served: Served, *, is_there: bool) -> None:
         for host in dict.fromkeys([*served.routes, *served.certificates]):
@@ -273,21 +336,22 @@ class _AskExclusions(_Ask):
         """Return where *host* stands among those that are excluded: first those of others that are older."""
         if not book.firsts:
             return None
-        age = book.firsts[0]
+        age, asks = book.firsts[0], book.clients() is not None
         if age[1] != self._claimant[1] and age < self._claimant:
-            return 0, age, host
+            return 0 if asks else 1, age, host
         if not book.secrets()[0]:
             return None
-        return 1 if book.clients() is not None else 2, age, host
+        return 2 if asks else 3, age, host
 
     def _move(self, before: _Place | None, after: _Place | None) -> None:
         if before == after:
             return
-        if before is not None:
-            places = self._others if before[0] else self._older
-            del places[bisect_left(places, before)]
-        if after is not None:
-            insort(self._others if after[0] else self._older, after)
+        for place, is_there in ((before, False), (after, True)):
+            if place is None:
+                continue
+            (self._older if place[0] < 2 else self._others).change(place, is_there=is_there)
+            if place[0] in _ASKING and place[1][1] != self._claimant[1]:
+                (self._asking.add if is_there else self._asking.discard)(place[2])
 
 
 @lru_cache(_MOST_CLASSES)

@@ -11,6 +11,7 @@ from haptic_trio.pipeline.render import Renderer
 from tests.libraries.conftest import Cluster
 from tests.libraries.tenants.tenants import (
     ALL,
+    CLIENTS,
     EVIL,
     HI,
     HOST,
@@ -23,8 +24,10 @@ from tests.libraries.tenants.tenants import (
     secured,
     victim,
 )
+from tests.libraries.tls.test_client_certificates import authority_secret
 from tests.support.components.rendering import KINDS, library_config, render
 from tests.support.kubernetes import (
+    ingress,
     path,
     rule,
     service,
@@ -269,13 +272,55 @@ def test_a_new_host_below_a_wildcard_is_excluded_from_its_certificate() -> None:
     assert site.render()["https.list"].split() == ["ssl/attacker_tls.pem", WILDCARD]
 
 
-def test_a_wildcard_with_too_many_excluded_hosts_has_no_certificate_and_a_warning() -> None:
+def crowd(count: int, namespace: str, **more: Any) -> Resource:
+    """Return an old Ingress of *namespace* with *count* hosts below the wildcard."""
+    hosts = [rule(f"h{number}.{WILDCARD[2:]}", path("/", "web")) for number in range(count)]
+    aliases = ",".join(f"{namespace}{number}.{WILDCARD[2:]}" for number in range(count))
+    return ingress("crowd", hosts[0], namespace=namespace, annotations={NGINX + "server-alias": aliases}, **more)
+
+
+def test_very_many_hosts_of_a_namespace_take_the_certificate_of_no_wildcard_from_another() -> None:
+    wide = victim(rule(WILDCARD, path("/", "web")), tls=secured(WILDCARD), age=21)
+    small = ingress("small", rule("small.example.com", path("/", "web")), namespace="small", age=20)
+    site = Site(wide, secret("victim", "tls", WILDCARD, by=EVIL), crowd(600, "attacker", age=1), small)
+
+    file, *names = site.render()["https.list"].split()
+    assert (file, names[0]) == ("ssl/victim_tls.pem", WILDCARD)
+    assert "!small.example.com" in names
+    assert 300 < len(names) <= 501
+    reasons = {one for one in site.reasons if one[1] != "HostShared"}
+    assert reasons == {("Ingress attacker/crowd", "HostsNotExcluded")}
+
+
+def test_a_wildcard_that_cannot_exclude_a_share_of_each_namespace_has_no_certificate_and_a_warning() -> None:
     wide = evil(rule(WILDCARD, path("/", "web")), tls=secured(WILDCARD))
-    hosts = [rule(f"h{number}.example.com", path("/", "web")) for number in range(600)]
-    site = Site(wide, secret("attacker", "tls", WILDCARD, by=EVIL), victim(*hosts))
+    crowds = [crowd(60, f"crowd{number}", age=1) for number in range(11)]
+    site = Site(wide, secret("attacker", "tls", WILDCARD, by=EVIL), *crowds)
 
     assert site.render()["https.list"].split() == []
     assert ("Ingress attacker/evil", "CertificateNotServed") in site.reasons
+
+
+def test_a_wildcard_that_cannot_exclude_all_hosts_that_verify_clients_asks_for_no_certificates() -> None:
+    def asking(make: Any, name: str, *hosts: str) -> Resource:
+        rules = [rule(host, path("/", "web")) for host in hosts]
+        annotations = {NGINX + "auth-tls-secret": "clients"}
+        found: Resource = make(*rules, tls=secured(*hosts), annotations=annotations, name=name, age=1)
+        return found
+
+    below = [f"{'h' * 58}{number}.example.com" for number in range(120)]
+    site = Site(asking(evil, "wide", WILDCARD), asking(victim, "few", *below[:9]))
+    for namespace in ("attacker", "victim"):
+        site.put(secret(namespace, "tls", WILDCARD, by=EVIL))
+        site.put({**authority_secret("clients", CLIENTS), "metadata": {"namespace": namespace, "name": "clients"}})
+
+    def lines() -> list[list[str]]:
+        return [line.split() for line in site.render()["https.list"].splitlines() if WILDCARD in line.split()]
+
+    assert sum("verify" in line for line in lines()) == 1
+    site.put(asking(victim, "many", *below[9:]))
+    assert [line for line in lines() if "verify" in line] == []
+    assert ("Ingress attacker/wide", "ClientsNotAsked") in site.reasons
 
 
 def test_of_two_ingresses_of_one_age_the_first_namespace_has_the_host() -> None:

@@ -201,17 +201,27 @@ def test_the_owner_of_a_host_decides_whether_client_certificates_are_required() 
 
 
 @pytest.mark.haproxy
-@pytest.mark.parametrize("age", [1, 21])
-def test_ca_certificates_of_a_wildcard_do_not_apply_to_a_host_below_it(cluster: Cluster, age: int) -> None:
-    def asking(make: Any, host: str, age: int) -> Resource:
+@pytest.mark.parametrize(
+    ("age", "count"),
+    [
+        pytest.param(1, 0, id="older wildcard"),
+        pytest.param(21, 0, id="younger wildcard"),
+        pytest.param(1, 550, id="older wildcard with more hosts below it than a line excludes"),
+    ],
+)
+def test_ca_certificates_of_a_wildcard_do_not_apply_to_a_host_below_it(cluster: Cluster, age: int, count: int) -> None:
+    def asking(make: Any, *hosts: str, **more: Any) -> Resource:
         annotations = {NGINX + "auth-tls-secret": "clients"}
-        found: Resource = make(rule(host, path("/", "web")), tls=secured(host), annotations=annotations, age=age)
+        rules = [rule(host, path("/", "web")) for host in hosts]
+        found: Resource = make(*rules, tls=secured(*hosts), annotations=annotations, **more)
         return found
 
+    below = [f"h{number}.example.com" for number in range(count)]
     with serving("web") as running:
         cluster.serve(
-            asking(victim, HOST, 2),
-            asking(evil, WILDCARD, age),
+            asking(victim, HOST, age=2),
+            asking(evil, WILDCARD, age=age),
+            *([asking(evil, *below, age=1, name="below")] if below else []),
             secret("victim", "tls", HOST, by=VICTIM, kind=RSA),
             secret("attacker", "tls", WILDCARD, by=EVIL),
             {**authority_secret("clients", CLIENTS), "metadata": {"namespace": "victim", "name": "clients"}},
