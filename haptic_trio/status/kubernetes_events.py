@@ -46,6 +46,17 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     action: str
     """The attempted action, one word."""
     note: str
+    topic: str = ""
+    """Notices about one object share a rate limit if they have the same topic; empty: the topic is the reason."""
+
+    @property
+    def limited_as(self) -> str:
+        """The topic, by which notices about an object are limited.
+
+        Objects of other tenants can cause warnings about this object again and again, such as conflicts. Such
+        warnings must not use up the notices of another topic.
+        """
+        return self.topic or self.reason
 
     @property
     def name(self) -> str:
@@ -139,23 +150,29 @@ class NoticeKey(msgspec.Struct, frozen=True):
 
     namespace: str
     name: str
+    topic: str = ""
+    """See `Notice.limited_as`."""
 
 
 class Turns:
-    """Keys of notices that wait to be written: namespaces take turns, so that many of one delay no other."""
+    """Keys of notices that wait to be written.
+
+    Namespaces take turns, so that many notices of one namespace delay no other one. The topics of a namespace take
+    turns, too: objects of other namespaces can cause many notices of one topic.
+    """
 
     def __init__(self, *, most: int = 500) -> None:
-        """At most *most* keys of a namespace wait."""
+        """At most *most* keys of each topic of a namespace wait."""
         self._most = most
-        self._waiting: dict[str, dict[NoticeKey, None]] = {}
-        """By namespace, the next one first."""
+        self._waiting: dict[str, dict[str, dict[NoticeKey, None]]] = {}
+        """By namespace and topic, the next one first."""
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
     def put(self, key: NoticeKey) -> bool:
-        """Add *key*; False if too many of its namespace wait."""
-        waiting = self._waiting.setdefault(key.namespace, {})
+        """Add *key*; False if too many of its namespace and topic wait."""
+        waiting = self._waiting.setdefault(key.namespace, {}).setdefault(key.topic, {})
         if key not in waiting and len(waiting) >= self._most:
             return False
         waiting[key] = None
@@ -164,35 +181,39 @@ class Turns:
     def take(self) -> NoticeKey:
         """Remove and return the next key."""
         namespace = next(iter(self._waiting))
-        waiting = self._waiting.pop(namespace)
+        topics = self._waiting.pop(namespace)
+        topic = next(iter(topics))
+        waiting = topics.pop(topic)
         key = next(iter(waiting))
         del waiting[key]
         if waiting:
-            self._waiting[namespace] = waiting
+            topics[topic] = waiting
+        if topics:
+            self._waiting[namespace] = topics
         return key
 
 
 class NoticeBoard:
-    """Pending notices with their numbers of occurrences, rate-limited for each object."""
+    """Pending notices with their numbers of occurrences, rate-limited for each topic of each object."""
 
     def __init__(self, *, burst: int = 10, interval: float = 60.0, most: int = 4096) -> None:
-        """An object has *burst* notices and one more every *interval* seconds; limits of *most* objects are kept."""
+        """Each topic of an object has *burst* notices and one more every *interval* seconds; *most* limits are kept."""
         self._burst, self._interval, self._most = burst, interval, most
-        self._allowances: dict[tuple[str, ResourceRef], Allowance] = {}
+        self._allowances: dict[tuple[str, ResourceRef, str], Allowance] = {}
         self._pending: dict[NoticeKey, tuple[Notice, int]] = {}
 
     def put(self, notice: Notice, now: float) -> NoticeKey | None:
-        """Add *notice* and return its key; None if the object exceeds its rate limit."""
-        regarding = notice.regarding
-        ref = (regarding.uid, ResourceRef(regarding.kind, regarding.namespace, regarding.name))
-        allowance = self._allowances.pop(ref, None) or Allowance(self._burst, self._interval)
+        """Add *notice* and return its key; None if the topic of the object exceeds its rate limit."""
+        regarding, topic = notice.regarding, notice.limited_as
+        limited = (regarding.uid, ResourceRef(regarding.kind, regarding.namespace, regarding.name), topic)
+        allowance = self._allowances.pop(limited, None) or Allowance(self._burst, self._interval)
         # Least recently used limits are dropped first.
-        self._allowances[ref] = allowance
+        self._allowances[limited] = allowance
         if len(self._allowances) > self._most:
             del self._allowances[next(iter(self._allowances))]
         if allowance.take(now):
             return None
-        key = NoticeKey(notice.namespace, notice.name)
+        key = NoticeKey(notice.namespace, notice.name, topic)
         self._pending[key] = notice, self._pending[key][1] + 1 if key in self._pending else 1
         return key
 

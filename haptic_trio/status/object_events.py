@@ -36,6 +36,7 @@ from haptic_trio.workqueue.outcome import PermanentError
 BURST: Final = 50
 INTERVAL: Final = 0.5
 """Rate limit of this replica: `BURST` Events at once, then one every `INTERVAL` seconds."""
+_QUARANTINED: Final = "Quarantined"
 
 
 class EventServer(Protocol):
@@ -102,7 +103,8 @@ def warned(resource: Resource, warning: ObjectWarning) -> Notice:
 
 def resolved(resource: Resource, warning: ObjectWarning) -> Notice:
     """Return the notice that the warning *warning* no longer applies."""
-    return _notice(resource, EventType.NORMAL, "Resolved", f"resolved: {warning.reason}: {warning.message}")
+    note = f"resolved: {warning.reason}: {warning.message}"
+    return _notice(resource, EventType.NORMAL, "Resolved", note, topic=warning.reason)
 
 
 def quarantined(resource: Resource, entry: QuarantinedObject) -> Notice:
@@ -113,12 +115,12 @@ def quarantined(resource: Resource, entry: QuarantinedObject) -> Notice:
     # Fields first, template last: owners of objects may not know templates.
     note = msgspec.structs.replace(problem, source="", line=0, column=0, subject="")
     made_by = f" [{place}]" if place else ""
-    return _notice(resource, EventType.WARNING, "Quarantined", f"{note}; {served}{made_by}")
+    return _notice(resource, EventType.WARNING, _QUARANTINED, f"{note}; {served}{made_by}")
 
 
 def released(resource: Resource) -> Notice:
     """Return the notice that an object left the quarantine."""
-    return _notice(resource, EventType.NORMAL, "Released", "the current version is served again")
+    return _notice(resource, EventType.NORMAL, "Released", "the current version is served again", topic=_QUARANTINED)
 
 
 def rejected(config_map: Resource, problems: Sequence[Problem], *, is_verdict: bool = True) -> Notice:
@@ -133,11 +135,13 @@ def rejected(config_map: Resource, problems: Sequence[Problem], *, is_verdict: b
     return _notice(config_map, EventType.WARNING, reason, note, action="Deploy")
 
 
-def _notice(resource: Resource, type_: EventType, reason: str, note: str, *, action: str = "Render") -> Notice:
-    return Notice(regarding=regarding_of(resource), type=type_, reason=reason, action=action, note=note)
+def _notice(
+    resource: Resource, type_: EventType, reason: str, note: str, *, action: str = "Render", topic: str = ""
+) -> Notice:
+    return Notice(regarding=regarding_of(resource), type=type_, reason=reason, action=action, note=note, topic=topic)
 
 
-_OF_REJECTIONS: Final = {"Quarantined", "Released", "ConfigurationRejected", "ConfigurationNotChecked"}
+_OF_REJECTIONS: Final = {_QUARANTINED, "Released", "ConfigurationRejected", "ConfigurationNotChecked"}
 
 
 class EventWriter:
@@ -240,7 +244,7 @@ class EventWriter:
             self._queue(key, notice)
 
     def _queue(self, key: NoticeKey, notice: Notice) -> None:
-        """Have the notice *key* written in its turn; drop it if too many of its namespace wait."""
+        """Have the notice *key* written in its turn; drop it if too many of its namespace and topic wait."""
         pace = self._for_rejections if notice.reason in _OF_REJECTIONS else self._for_warnings
         if not pace.put(key):
             self._board.drop(key)
@@ -281,7 +285,7 @@ class _Pace:
         self._arrived = trio.Event()
 
     def put(self, key: NoticeKey) -> bool:
-        """Add *key*; False if too many of its namespace wait."""
+        """Add *key*; False if too many of its namespace and topic wait."""
         self._arrived.set()
         return self._turns.put(key)
 

@@ -2,6 +2,7 @@
 
 import re
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,6 +94,32 @@ def test_object_with_too_much_to_say_is_not_heard_for_a_while_and_others_are() -
     assert received == [True, True, True, False, False]
     assert board.put(notice(name="api"), 0) is not None
     assert board.put(notice("later"), 61) is not None
+
+
+def test_many_notices_of_one_topic_use_up_no_notice_of_another() -> None:
+    board = NoticeBoard(burst=3, interval=60)
+
+    def change(reason: str, topic: str, number: int) -> bool:
+        changed = msgspec.structs.replace(notice(str(number)), reason=reason, topic=topic)
+        return board.put(changed, 0) is not None
+
+    toggled = [
+        change("Resolved" if number % 2 else "HostPathConflict", "HostPathConflict", number) for number in range(6)
+    ]
+
+    assert toggled == [True, True, True, False, False, False]
+    assert change("Quarantined", "", 0)
+    assert change("NoEndpoints", "", 0)
+    assert change("Resolved", "NoEndpoints", 0)
+
+
+def test_topics_of_a_namespace_take_turns_and_one_takes_no_place_from_another() -> None:
+    turns = Turns(most=3)
+    kept = [turns.put(NoticeKey("one", f"event-{number}", "HostPathConflict")) for number in range(5)]
+
+    assert (kept, turns.put(NoticeKey("one", "event", "NoEndpoints"))) == ([True, True, True, False, False], True)
+    assert [turns.take().topic for _ in range(4)] == ["HostPathConflict", "NoEndpoints", *["HostPathConflict"] * 2]
+    assert not turns
 
 
 def test_namespaces_take_turns_and_one_cannot_have_any_number_of_notices() -> None:

@@ -246,7 +246,9 @@ class Fair:
     def __init__(self, *names: tuple[str, str]) -> None:
         self.tries: list[str] = []
         self.written: list[str] = []
+        self.reasons: list[str] = []
         self.quarantined: list[Held] = []
+        self.warnings: tuple[ObjectWarning, ...] = ()
         self.validated: Latest[Any] = Latest()
         stores = Stores([Store("ingresses", ["metadata.name"])])
         stores["ingresses"].replace([ingress(name, namespace=namespace) for namespace, name in names])
@@ -254,6 +256,7 @@ class Fair:
             self,
             stores,
             quarantined=lambda: self.quarantined,
+            warnings=lambda: self.warnings,
             configuration=Latest(),
             invalid=Latest(),
             instance="me",
@@ -263,6 +266,10 @@ class Fair:
         self.quarantined += [Held(ResourceRef("Ingress", *name)) for name in names]
         self.validated.put(None)
 
+    def warn(self, *warnings: ObjectWarning) -> None:
+        self.warnings = warnings
+        self.validated.put(None)
+
     async def create(self, resource: Resource) -> Resource:
         namespace = resource["metadata"]["namespace"]
         self.tries.append(namespace)
@@ -270,6 +277,7 @@ class Fair:
         if namespace == "closed":
             raise ForbiddenError("create events", "exceeded quota", status=403)
         self.written.append(namespace)
+        self.reasons.append(resource["reason"])
         return resource
 
     async def get(self, resource_type: ResourceType, namespace: str, name: str) -> Resource:
@@ -294,6 +302,30 @@ async def test_events_of_a_namespace_do_not_wait_behind_many_of_another(
 
     assert "few" in fair.written
     assert fair.written.count("many") >= 50
+
+
+async def test_an_object_of_another_tenant_that_is_toggled_uses_up_no_other_event(
+    nursery: trio.Nursery, autojump_clock: object
+) -> None:
+    fair = Fair(("default", "web"))
+    nursery.start_soon(fair.writer.run, fair.validated, Latest())
+    await trio.testing.wait_all_tasks_blocked()
+    for number in range(20):
+        fair.warn(ObjectWarning(NO_ENDPOINTS.subject, "HostPathConflict", f"Ingress evil/{number} has this path, too"))
+        await trio.testing.wait_all_tasks_blocked()
+        fair.warn()
+        await trio.testing.wait_all_tasks_blocked()
+    fair.warn(NO_ENDPOINTS)
+    await trio.testing.wait_all_tasks_blocked()
+    fair.warn()
+    await trio.testing.wait_all_tasks_blocked()
+    fair.hold(("default", "web"))
+    await trio.sleep(5)
+    nursery.cancel_scope.cancel()
+
+    assert fair.reasons.count("HostPathConflict") == 5
+    assert sorted(set(fair.reasons)) == ["HostPathConflict", "NoEndpoints", "Quarantined", "Resolved"]
+    assert fair.reasons.count("Resolved") == 6
 
 
 async def test_events_that_the_owner_of_a_namespace_forbids_are_not_tried_again(
