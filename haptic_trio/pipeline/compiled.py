@@ -19,7 +19,7 @@ from haptic_trio.templating.incremental.outputs import Recall
 from haptic_trio.templating.incremental.provenance import Provenance
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.scope import Memo, same
-from haptic_trio.templating.incremental.settling.decisions import settle_files, settle_rounds
+from haptic_trio.templating.incremental.settling.decisions import SettlingLimit, settle_files, settle_rounds
 from haptic_trio.templating.incremental.takeover import Differences, settle
 from haptic_trio.templating.values.limits import RenderLimits
 from haptic_trio.templating.values.paths import FileKind as RegisteredKind
@@ -127,8 +127,8 @@ class CompiledTemplates:
         """Render the marked fragments of *session*; return the sources that have to fetch something first.
 
         An object is not released from quarantine if more than *most_dependents* turns depend on that.
-        Raises `RejectedError` if a template fails outside of fragments, and, at
-        the next loop or call of a template, when *leave* is withdrawn.
+        Raises `RejectedError` if a template fails outside of fragments, if the decisions about objects do not end, and,
+        at the next loop or call of a template, when *leave* is withdrawn.
         """
         run = session.run
         run.restart(recall)
@@ -136,25 +136,33 @@ class CompiledTemplates:
         run.until = permit.until
         if not permit.is_valid:
             run.cancel()
-        may_use_freed = True
+        may_use_freed, limit = True, SettlingLimit()
         while True:
             problems = self._render_all(session)
             if pending := session.pending_sources():
                 return pending
             if problems:
                 raise RejectedError("render", tuple(problems))
-            if run.registrations.settle() or settle_rounds(run) or settle_files(run):
-                continue
-            if run.quarantined.settle(run, partial(session.find_heavy_releases, most_dependents)):
-                session.fallbacks.take()
-            elif not (may_use_freed and run.touch_freed()):
-                break
-            else:
+            if not self._decide(session, most_dependents):
+                if not (may_use_freed and run.touch_freed()):
+                    break
                 # Once: a fragment that finds no room then waits for the next render.
                 may_use_freed = False
+            if problem := limit.begin_round(run):
+                raise RejectedError("render", (problem,))
         self._take_registered(session)
         settle(run)
         return ()
+
+    def _decide(self, session: Session, most_dependents: float) -> bool:
+        """Decide again, after everything has been rendered; True if fragments have to be rendered again."""
+        run = session.run
+        if run.registrations.settle() or settle_rounds(run) or settle_files(run):
+            return True
+        if not run.quarantined.settle(run, partial(session.find_heavy_releases, most_dependents)):
+            return False
+        session.fallbacks.take()
+        return True
 
     def _render_all(self, session: Session) -> list[Problem]:
         """Render the pending parts of every output; return the problems outside of fragments."""

@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from ipaddress import ip_address
+from traceback import walk_tb
 from typing import Any, Final
 
 import msgspec
 
+from haptic_trio.logs import get_logger
 from haptic_trio.templating.incremental.outputs import FragmentOutput
 from haptic_trio.templating.incremental.questions import Dependency, Question
+from haptic_trio.templating.values.report import describe
 
 _ADDRESS: Final = r"(\[[0-9A-Fa-f:.]+\]|[0-9.]+):[0-9]+"
 _SERVER: Final = re.compile(rf"^[ \t]+server[ \t]+[^ \t\n]+[ \t]+{_ADDRESS}[^\n]*\n?", re.MULTILINE)
@@ -43,8 +46,28 @@ def as_it_may_be(
         return _revised(output, variables, look_up)
     except MemoryError:
         raise
-    except Exception:  # noqa: BLE001  whatever breaks it must break the object of the output alone
+    except Exception as error:  # noqa: BLE001  whatever breaks it must break the object of the output alone
+        # The message may quote a value: `describe` removes it.
+        get_logger("templating").warning(
+            "last good version is not usable: it cannot be revised",
+            object=_name_of(output.resource),
+            error=describe(error)[0],
+            place=_place_of(error),
+        )
         return None
+
+
+def _name_of(resource: Any) -> str:
+    metadata = resource.get("metadata") if isinstance(resource, Mapping) else None
+    if not isinstance(metadata, Mapping):
+        return ""
+    return f"{resource.get('kind')} {metadata.get('namespace') or ''}/{metadata.get('name')}"
+
+
+def _place_of(error: Exception) -> str:
+    frames = list(walk_tb(error.__traceback__))
+    frame, line = frames[-1]
+    return f"{frame.f_globals.get('__name__', '')}:{line}"
 
 
 def _revised(

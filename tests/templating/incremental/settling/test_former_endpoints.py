@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from haptic_trio.templating.incremental.outputs import FragmentOutput
 from haptic_trio.templating.incremental.settling.former_endpoints import (
@@ -12,6 +13,7 @@ from haptic_trio.templating.incremental.settling.former_endpoints import (
     endpoint_lookups,
     without_former,
 )
+from tests.support.kubernetes import service
 
 QUESTION = ("get", "slices", "default", "web")
 
@@ -97,9 +99,18 @@ def test_conditions_revise_a_text_one_after_the_other_or_reject_it() -> None:
     assert as_it_may_be(plain, variables, present("10.0.0.1")) is plain
 
 
-def test_a_condition_that_fails_makes_the_output_unusable() -> None:
+def test_a_condition_that_fails_makes_the_output_unusable_and_is_logged_without_its_values() -> None:
     def fail(_lookups: Any, _text: str) -> str | None:
-        raise KeyError("gone")
+        raise ValueError("invalid literal: 'hunter2'")
 
-    made = msgspec.structs.replace(FragmentOutput("text", (), "1"), conditions=(fail,))
-    assert as_it_may_be(made, {"resources": None}, present()) is None
+    made = msgspec.structs.replace(
+        FragmentOutput("text", (), "1", resource=service("web", namespace="shop")), conditions=(fail,)
+    )
+    with capture_logs() as logs:
+        assert as_it_may_be(made, {"resources": None}, present()) is None
+
+    (line,) = logs
+    assert (line["log_level"], line["object"], line["component"]) == ("warning", "Service shop/web", "templating")
+    assert line["error"].startswith("ValueError: invalid literal")
+    assert line["place"].startswith(f"{__name__}:")
+    assert "hunter2" not in str(line)
