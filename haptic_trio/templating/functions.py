@@ -98,21 +98,25 @@ class FileFunctions:
         """Register a map file."""
         return _register(FileKind.MAP, name, content)
 
-    def cert(self, name: str, content: str, lines: int = 1) -> Emitted:
+    def cert(self, name: str, content: str, lines: int = 1, of: Any = None) -> Emitted:
         """Register a certificate bundle: `files.cert(name, data | pem)`. Call it for each line that refers to the file.
 
         *lines*: how many lines that line counts as against
         `templating.maxNamespaceCertificateLines`.
+
+        *of*: the object that the content is from, such as a Secret, if only
+        its content can have this name. Then the last good version of another
+        object that uses the file has the present content, not its former one.
         """
-        return _register(FileKind.CERT, name, content, lines)
+        return _register(FileKind.CERT, name, content, lines, of)
 
     def crt_list(self, name: str, content: str) -> Emitted:
         """Register a crt-list."""
         return _register(FileKind.CRT_LIST, name, content)
 
-    def file(self, name: str, content: str) -> Emitted:
-        """Register a general file, such as an error page."""
-        return _register(FileKind.GENERAL, name, content)
+    def file(self, name: str, content: str, of: Any = None) -> Emitted:
+        """Register a general file, such as an error page; *of* as for `cert`."""
+        return _register(FileKind.GENERAL, name, content, of=of)
 
     def claim(self, name: str) -> Emitted:
         """Claim *name*, such as a port, for the fragment's object; returns no text, and writes no file.
@@ -148,7 +152,7 @@ def _path(kind: FileKind, name: object) -> Emitted:
     return Emitted(f"{current_recorder().paths.directory(kind)}/{name}")
 
 
-def _register(kind: FileKind, name: str, content: str, lines: int = 1) -> Emitted:
+def _register(kind: FileKind, name: str, content: str, lines: int = 1, of: Any = None) -> Emitted:
     path = _path(kind, name)
     if not isinstance(content, str):
         raise EmitError(f"the content of {path} is a {type(content).__name__}, not text")
@@ -165,11 +169,18 @@ def _register(kind: FileKind, name: str, content: str, lines: int = 1) -> Emitte
         )
     run.trace.costs.add_file(kind, content, lines)
     text = read_marks(content, run.origins) if trusted else RenderedText.of(content)
-    file = RenderedFile(kind, str(name), str(path), text)
+    file = RenderedFile(kind, str(name), str(path), text, _source_of(of))
     if run.want_file(file):
         run.write(size_of(text.text))
         run.register(file)
     return path
+
+
+def _source_of(resource: Any) -> tuple[str, str, str] | None:
+    metadata = resource.get("metadata") if isinstance(resource, Mapping) else None
+    if not isinstance(metadata, Mapping):
+        return None
+    return str(metadata.get("namespace") or ""), str(metadata.get("name") or ""), str(resource.get("kind") or "")
 
 
 def _has_entries(output: str) -> bool:

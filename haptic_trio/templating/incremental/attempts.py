@@ -86,7 +86,7 @@ def find_output(
     good = run.trace.outputs[key] = good.counted_whole(run.produced.get(key))
     registered = len(run.unit_files)
     for file in good.files:
-        run.use_file(file)
+        run.use_file(file, key)
     _attribute_files(run, len(run.unit_files) - registered, origin)
     return good.text, origin
 

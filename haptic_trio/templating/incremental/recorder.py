@@ -249,11 +249,13 @@ class Recorder(Meter):
         # A unit registers one file at a path; text outside of fragments has precedence.
         return key is None or path not in self.unit_files
 
-    def use_file(self, file: RenderedFile) -> None:
-        """Register *file* of a fallback, or find it registered."""
+    def use_file(self, file: RenderedFile, key: FragmentKey) -> None:
+        """Register *file* of the fallback of the fragment *key*, or find it registered."""
         path, trace = file.path, self.trace
         known = self.known_file(path)
         trace.attempts += 1
+        if self.contested.yields(key, path):
+            return
         if known is not None and is_same_file(known, file):
             trace.found[path] = None
             return

@@ -48,6 +48,8 @@ class RenderedFile(msgspec.Struct, frozen=True):
     name: str
     path: str
     content: RenderedText
+    source: tuple[str, str, str] | None = None
+    """Namespace, name and kind of the object that the content is from, if the path is that object's alone."""
 
     @property
     def text(self) -> str:

@@ -10,6 +10,10 @@ fallback has the claim of the object's age against other namespaces, and gives
 way to any object of its own namespace: a Secret that has been rotated, for
 example, is not kept from others by one object that uses its former content. A
 fallback that has to give way is not used at all.
+
+A file may have the content of another object, as that of a Secret that several
+Gateways use. Then a fallback does not keep the present content from anyone,
+whatever its age and namespace: it is used with the present content.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,6 +44,8 @@ class ContestedFiles:
         """Paths that are wanted with several contents."""
         self._losers: dict[ObjectId, frozenset[str]] = {}
         self._denied: dict[ObjectId, frozenset[Fallback]] = {}
+        self._yielding: dict[ObjectId, frozenset[str]] = {}
+        """By quarantined object: paths that have the content of another fragment for its fallback."""
         self._fallbacks: dict[FragmentKey, tuple[FragmentOutput, ...]] = {}
         """Outputs with files that fragments of quarantined objects may use instead of their own."""
         self._settled_for: tuple[Rejection, ...] | None = None
@@ -59,6 +65,10 @@ class ContestedFiles:
     def is_denied(self, found: ObjectId, fallback: Fallback) -> bool:
         """Whether the object *found* may not use *fallback*, since others have its files with other content."""
         return bool(self._denied) and fallback in self._denied.get(found, ())
+
+    def yields(self, key: FragmentKey, path: str) -> bool:
+        """Whether a fallback of the fragment *key* leaves it to others to register the file at *path*."""
+        return bool(self._yielding) and path in self._yielding.get(id_of_key(key), ())
 
     def change(self, before: Mapping[Place, Want], after: Mapping[Place, Want]) -> None:
         """Record that a unit wants the files *after*, and no longer *before*."""
@@ -120,6 +130,7 @@ class ContestedFiles:
         self._settled_for = rejections
         losers: dict[ObjectId, frozenset[str]] = {}
         denied: dict[ObjectId, frozenset[Fallback]] = {}
+        yielding: dict[ObjectId, frozenset[str]] = {}
         if disputed := self._contested | self._disputed_by_fallbacks():
             decision = _Decision(rejections, kept, candidates)
             for path in disputed:
@@ -127,10 +138,11 @@ class ContestedFiles:
             decision.add_fallbacks(
                 {key: outputs for key, outputs in self._fallbacks.items() if _has(outputs, disputed)}
             )
-            losers, denied = decision.decide(disputed)
+            losers, denied, yielding = decision.decide(disputed)
         former, self._losers = self._losers, losers
         former_denied, self._denied = self._denied, denied
-        return _differing(former, losers), _differing(former_denied, denied)
+        former_yielding, self._yielding = self._yielding, yielding
+        return _differing(former, losers) | _differing(former_yielding, yielding), _differing(former_denied, denied)
 
     def _disputed_by_fallbacks(self) -> set[str]:
         """Return the paths of fallbacks that others want with another content, or other fallbacks have."""
@@ -156,6 +168,8 @@ class _Decision:
         self._wants: dict[ObjectId, dict[str, list[RenderedFile]]] = {}
         self._quarantined: set[ObjectId] = set()
         self._taken: dict[str, RenderedFile] = {}
+        self._chosen: list[tuple[ObjectId, Fallback, RenderedFile]] = []
+        """Files with the content of other objects in the fallbacks that are used."""
         self._in_namespace: dict[tuple[str, str], dict[_Content, set[ObjectId]]] = {}
         """Contents that objects want which do not fail, by namespace and path, each with these objects."""
 
@@ -186,8 +200,11 @@ class _Decision:
 
     def decide(
         self, disputed: Iterable[str]
-    ) -> tuple[dict[ObjectId, frozenset[str]], dict[ObjectId, frozenset[Fallback]]]:
-        """Return the disputed paths that objects may not have by own outputs, and the fallbacks they may not use."""
+    ) -> tuple[dict[ObjectId, frozenset[str]], dict[ObjectId, frozenset[Fallback]], dict[ObjectId, frozenset[str]]]:
+        """Return the disputed paths that objects may not have by own outputs, and the fallbacks they may not use.
+
+        And the paths that others register for the fallbacks that objects may use.
+        """
         paths = frozenset(disputed)
         losers: dict[ObjectId, frozenset[str]] = {}
         denied: dict[ObjectId, frozenset[Fallback]] = {}
@@ -200,18 +217,41 @@ class _Decision:
                 self._taken.update((path, files[0]) for path, files in wants.items())
             elif found in self._quarantined and (unusable := self._take_fallback(found, paths)):
                 denied[found] = unusable
-        return losers, denied
+        return losers, denied, self._yield(denied)
 
     def _take_fallback(self, found: ObjectId, disputed: frozenset[str]) -> frozenset[Fallback]:
         """Give the object *found* the files of its first fallback that may have them; return those that may not."""
         unusable: set[Fallback] = set()
         for fallback, outputs in self._candidates(found):
             files = [file for output in outputs for file in output.files if file.path in disputed]
-            if not any(self._is_taken(file) or self._gives_way(found, file) for file in files):
-                self._taken.update((file.path, file) for file in files)
+            own = [file for file in files if file.source is None]
+            if not any(self._is_taken(file) or self._gives_way(found, file) for file in own):
+                self._taken.update((file.path, file) for file in own)
+                self._chosen += [(found, fallback, file) for file in files if file.source is not None]
                 break
             unusable.add(fallback)
         return frozenset(unusable)
+
+    def _yield(self, denied: dict[ObjectId, frozenset[Fallback]]) -> dict[ObjectId, frozenset[str]]:
+        """Return the paths with contents of other objects that fallbacks leave to others; add to *denied* the others.
+
+        Without a present content, the fallback of an object in the namespace of that other object has its own.
+        """
+        yielding: dict[ObjectId, frozenset[str]] = {}
+
+        def precedence(chosen: tuple[ObjectId, Fallback, RenderedFile]) -> tuple[bool, str, ObjectId]:
+            found, _, file = chosen
+            return file.source is None or file.source[0] != found[0], self._ages[found], found
+
+        for found, fallback, file in sorted(self._chosen, key=precedence):
+            taken = self._taken.setdefault(file.path, file)
+            if is_same_file(taken, file):
+                continue
+            if taken.source == file.source:
+                yielding[found] = yielding.get(found, frozenset()) | {file.path}
+            else:
+                denied[found] = denied.get(found, frozenset()) | {fallback}
+        return yielding
 
     def _is_taken(self, file: RenderedFile) -> bool:
         taken = self._taken.get(file.path)
