@@ -1,6 +1,7 @@
 """Route lookup of the library `gateway` in Python, equal to its snippet `gateway-body`.
 
-    gateway-listeners.map   <frontend>|<host>           which listener; `=` and a backend leads on to an inner frontend;
+    gateway-listeners.map   <frontend>|<host>           which listener; `=` and a backend leads on to an inner frontend,
+                                                        `=` alone says in an inner one that another frontend has it;
                                                         `**` shortens the search of frontends, and is not read here
     gateway-exact.map       <listener>|<host>|<path>    matched as a whole
     gateway-prefix.map      <listener>|<host>|<path>/   the longest entry that begins the key wins

@@ -1,5 +1,6 @@
 """Gateways over HTTP/3: the same listeners, routes and conditions as over TCP."""
 
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -120,13 +121,59 @@ async def test_a_tls_session_of_another_port_is_rejected(tmp_path: Path, nursery
                 await (await connected(nursery, strict, ONE, ticket=anybody.tickets[0])).ask(ONE, "/one")
 
 
-def test_a_port_that_another_frontend_reads_first_has_none() -> None:
-    through = {"name": "through", "port": 443, "protocol": "TLS", "hostname": "x.test", "tls": {"mode": "Passthrough"}}
+THROUGH = "through.test"
+
+
+def passthrough(port: int) -> dict[str, Any]:
+    return {"name": "through", "port": port, "protocol": "TLS", "hostname": THROUGH, "tls": {"mode": "Passthrough"}}
+
+
+@pytest.mark.haproxy
+@pytest.mark.usefixtures("haproxy_with_quic")
+async def test_hosts_that_are_passed_through_take_it_from_no_other_host_of_the_port(
+    tmp_path: Path, nursery: trio.Nursery
+) -> None:
+    port = free_port()
+    for_every_host = {key: value for key, value in listener(TWO, port).items() if key != "hostname"}
+    with serving("web") as web:
+        found = objects(web["web"], listener(ONE, port), for_every_host, passthrough(port))
+        to_server = {"backendRefs": [{"name": "app", "port": 80}]}
+        found.append(route("through", to_server, hostnames=[THROUGH], kind="TLSRoute"))
+        found[0]["metadata"]["annotations"] = {"haptic-trio/connections-per-client": "3"}
+        with served(tmp_path, port, *found, http3=True, connectionsPerClient=3):
+            client = await connected(nursery, port, ONE)
+            answer = await client.ask(ONE, "/one")
+            misdirected = [(await client.ask(host, "/one")).status for host in (TWO, THROUGH)]
+            # Its clients get a certificate from its server alone.
+            with pytest.raises(Http3Error):
+                await connected(nursery, port, THROUGH)
+            other = await (await connected(nursery, port, TWO)).ask(TWO, "/two")
+            # A connection over TCP passes both frontends, and counts once.
+            with (
+                socket.create_connection(("127.0.0.1", port), 5) as plain,
+                SITES.client().wrap_socket(plain, server_hostname=TWO) as over_tcp,
+            ):
+                over_tcp.sendall(f"GET /two HTTP/1.1\r\nHost: {TWO}\r\n\r\n".encode())
+                assert over_tcp.recv(100).startswith(b"HTTP/1.1 200")
+                with rejection():
+                    await (await connected(nursery, port, TWO)).ask(TWO, "/two")
+
+    assert (answer.status, answer.headers["alt-svc"]) == (200, f'h3=":{port}"; ma=3600')
+    assert "x-forwarded-for: 127.0.0.1\n" in f"{answer.body}\n"
+    assert (misdirected, other.status) == ([421, 421], 200)
+
+
+def test_the_frontend_of_hosts_that_end_here_has_it_at_a_mixed_port() -> None:
     plain = {"name": "plain", "port": 80, "protocol": "HTTP"}
+    for_every_host = {key: value for key, value in listener(TWO, 443).items() if key != "hostname"}
 
-    mixed = render(*objects(1, listener(ONE, 443), through, plain), http3=True)
-    alone = render(*objects(1, listener(ONE, 443), plain), http3=True)
+    mixed = render(*objects(1, listener(ONE, 443), for_every_host, passthrough(443), plain), http3=True)
+    alone = render(*objects(1, listener(ONE, 443), for_every_host, plain), http3=True)
 
-    assert "quic4@" not in mixed.text
-    assert "Alt-Svc" not in mixed.text
-    assert alone.text.count("bind quic4@127.0.0.1:443 ssl crt-list") == 1
+    for rendered in (mixed, alone):
+        assert rendered.text.count("bind quic4@127.0.0.1:443 ssl crt-list") == 1
+    (inner,) = (part for part in mixed.text.split("\nfrontend ") if "quic4@" in part)
+    assert "_inner_https " in inner.partition("\n")[0]
+    assert [mixed.text.count("Alt-Svc"), inner.count("Alt-Svc")] == [1, 1]
+    # The certificate for every host is not shown for hosts that are passed through.
+    assert [" strict-sni alpn h3" in rendered.text for rendered in (mixed, alone)] == [True, False]

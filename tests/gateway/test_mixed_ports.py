@@ -80,6 +80,15 @@ def greeted(port: int, host: str) -> bytes:
         return connection.recv(100)
 
 
+def nameless(port: int, host: str) -> bytes:
+    """Return the answer to a request for *host* by a client that names no host in the TLS handshake."""
+    context = AUTHORITY.client()
+    context.check_hostname = False
+    with socket.create_connection(("127.0.0.1", port), 5) as plain, context.wrap_socket(plain) as connection:
+        connection.sendall(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        return connection.recv(100)
+
+
 def tls_route(name: str, hostname: str) -> Resource:
     rules = [{"backendRefs": [{"name": name, "port": 80}]}]
     return route(name, *rules, hostnames=[hostname], kind="TLSRoute")
@@ -117,6 +126,7 @@ def test_each_connection_gets_to_the_listener_of_its_host(tmp_path: Path) -> Non
             assert "x-forwarded-for: 127.0.0.1\n" in f"{answer.body}\n"
             # What came for one listener is none of another one's business.
             assert ask(port, "through.test", tls=AUTHORITY.client(), server_name="web.test").status == 421
+            assert nameless(port, "through.test").startswith(b"HTTP/1.1 421 ")
             with pytest.raises(OSError, match=r".+"):
                 greeted(port, "b.ended.test")
 

@@ -38,6 +38,8 @@ from haptic_trio.gateway.objects import Lookups, Resource, checked_name, derived
 
 MIXED: Final = "mixed"
 _TERMINATED: Final = frozenset({"https", "tls"})
+_ELSEWHERE: Final = "="
+"""Key of a listener that another frontend of the port serves: no entry of a route begins with it."""
 _INNER: Final = int(ipaddress.IPv4Address("127.128.0.0"))
 _MOST_INNER: Final = 2**23 - 2
 """Number of loopback addresses from `_INNER` on."""
@@ -49,7 +51,7 @@ class ServedListener(msgspec.Struct, frozen=True):
     """A listener as a frontend serves it."""
 
     key: str
-    """Prefix of its keys in the maps; or `=` and the backend that forwards to the frontend that serves it."""
+    """Prefix of its keys in the maps; `=` if another frontend serves it, and the backend that leads there, if any."""
     hostname: str
     """`*` for every host."""
     secrets: tuple[Resource, ...]
@@ -73,8 +75,13 @@ class ServedPort(msgspec.Struct, frozen=True, kw_only=True):
     clients: ClientValidation | None = None
     suffix: str = ""
     """Suffix of the names of its backends."""
-    is_inner: bool = False
-    """Whether connections come from the frontend in front, through the backend `entry`, by the PROXY protocol."""
+    outer: "ServedPort | None" = None
+    """The frontend in front, from which TCP connections come through the backend `entry`, by the PROXY protocol."""
+
+    @property
+    def is_inner(self) -> bool:
+        """Whether another frontend is in front. HTTP/3, which that one cannot read, comes from clients nevertheless."""
+        return self.outer is not None
 
     @property
     def has_default(self) -> bool:
@@ -89,7 +96,7 @@ class ServedPort(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def entry(self) -> str:
         """The name of the backend that leads to an inner frontend."""
-        return f"gateway-entry::{self.name}"
+        return _entry_of(self.name)
 
     @property
     def verified(self) -> str:
@@ -119,6 +126,10 @@ class RejectedListeners(msgspec.Struct, frozen=True):
     """As far as it takes to name it."""
     count: int
     reason: str
+
+
+def _entry_of(frontend: str) -> str:
+    return f"gateway-entry::{frontend}"
 
 
 def served_ports(gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> list[ServedPort]:
@@ -213,29 +224,32 @@ def _frontends(
         found = _in_order(listeners)
         yield ServedPort(name=name, addresses=addresses, port=port, kind=kind, listeners=found, known=found)
         return
-    everything = _in_order([listener for _, listeners in sorted(families.items()) for listener in listeners])
-    inner = {
-        kind: ServedPort(
-            name=f"{name}_inner_{kind}",
-            addresses=(inner_address(f"{name}_inner_{kind}", _place(addresses, pool, kind)),),
-            port=port,
-            kind=kind,
-            listeners=_in_order(listeners),
-            known=everything,
-            is_inner=True,
-        )
-        for kind, listeners in sorted(families.items())
-        if kind in _TERMINATED
-    }
+    entries = {kind: f"{name}_inner_{kind}" for kind in sorted(families) if kind in _TERMINATED}
     leading = _in_order(
         [
-            ServedListener(f"={inner[kind].entry}" if kind in inner else listener.key, listener.hostname, ())
+            ServedListener(f"={_entry_of(entries[kind])}" if kind in entries else listener.key, listener.hostname, ())
             for kind, listeners in sorted(families.items())
             for listener in listeners
         ]
     )
-    yield ServedPort(name=name, addresses=addresses, port=port, kind=MIXED, listeners=leading, known=leading)
-    yield from inner.values()
+    outer = ServedPort(name=name, addresses=addresses, port=port, kind=MIXED, listeners=leading, known=leading)
+    yield outer
+    for kind, inner in entries.items():
+        others = [
+            ServedListener(_ELSEWHERE, listener.hostname, ())
+            for other, listeners in sorted(families.items())
+            for listener in listeners
+            if other != kind
+        ]
+        yield ServedPort(
+            name=inner,
+            addresses=(inner_address(inner, _place(addresses, pool, kind)),),
+            port=port,
+            kind=kind,
+            listeners=_in_order(families[kind]),
+            known=_in_order([*families[kind], *others]),
+            outer=outer,
+        )
 
 
 def _place(addresses: Sequence[str], pool: Sequence[str], kind: str) -> int | None:
