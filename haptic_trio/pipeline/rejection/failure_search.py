@@ -22,7 +22,7 @@ from haptic_trio.pipeline.validate import (
     slow_namespace_problem,
     slow_problem,
 )
-from haptic_trio.templating.incremental.overall_rounds import created_of
+from haptic_trio.templating.incremental.settling.overall_rounds import created_of
 from haptic_trio.templating.values.subjects import FragmentKey
 
 Keys: TypeAlias = Collection[FragmentKey]

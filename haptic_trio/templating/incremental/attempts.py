@@ -6,27 +6,22 @@ fallbacks (see `quarantined`), or nothing; other objects render on.
 
 from collections.abc import Callable
 from itertools import islice
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from haptic_trio.errors import Problem
 from haptic_trio.templating.incremental.ahead import Result, without_known_files
-from haptic_trio.templating.incremental.outputs import EMPTY, BodyResult, Fallback, FragmentOutput, frozen, own_part
+from haptic_trio.templating.incremental.bodies import Given, call_body, call_closing, with_room
+from haptic_trio.templating.incremental.outputs import BodyResult, Fallback, FragmentOutput
 from haptic_trio.templating.incremental.quarantined import id_of_subject, is_turn_of, question_of
 from haptic_trio.templating.incremental.records import Child
 from haptic_trio.templating.incremental.run import RenderRun
-from haptic_trio.templating.incremental.settling.former_endpoints import as_it_may_be, endpoint_lookups
-from haptic_trio.templating.incremental.shares import question_of as question_of_room
-from haptic_trio.templating.values.costs import Costs
+from haptic_trio.templating.incremental.settling.former_endpoints import as_it_may_be
 from haptic_trio.templating.values.limits import LimitReachedError
 from haptic_trio.templating.values.marks import mark, strip_marks
-from haptic_trio.templating.values.report import describe, problem_of
 from haptic_trio.templating.values.subjects import FragmentKey, Origin, Rejection, RenderedText, is_same_object
 from haptic_trio.templating.values.text import Emitted
-
-_READS: Final = frozenset({"get", "object"})
-"""Kinds of questions that return content of objects; `has` never returns that of a Secret."""
 
 
 def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str], *, is_apart: bool = False) -> str:
@@ -52,14 +47,14 @@ def find_output(
     if not is_inner and not is_turn:
         run.ask(question_of(id_of_subject(subject)))
     registered = len(run.unit_files)
-    before = _Given(run)
+    before = Given(run)
     key = origin.key
     ahead = _find_ahead(run) if is_turn else None
     made = _made_ahead(run, origin, ahead) if ahead is not None else None
     if made is None:
         made = _known_failure(run, key)
     if made is None:
-        made = _call(run, origin, key, resource, caller)
+        made = call_body(run, origin, key, resource, caller)
     problem, omitted = made.problem, run.recall.omitted.get(key)
     if omitted is not None:
         # Only this fragment is affected, not others of its object.
@@ -96,49 +91,22 @@ def _is_inner(run: RenderRun, origin: Origin) -> bool:
     return bool(run.subjects) and any(is_same_object(outer, origin.subject) for outer in run.subjects)
 
 
-class _Given:
-    """Savepoint of the current unit: later files, outputs, rejections and warnings can be undone."""
-
-    __slots__ = ("files", "found", "outputs", "rejections", "unused", "warnings")
-
-    def __init__(self, run: RenderRun) -> None:
-        trace = run.trace
-        self.files, self.found, self.outputs = len(run.unit_files), len(trace.found), len(trace.outputs)
-        self.rejections, self.warnings, self.unused = len(trace.rejections), len(trace.warnings), len(trace.unused)
-
-    def restore(self, run: RenderRun, *, keep_rejections: bool = False) -> None:
-        """Undo what was added to *run* since."""
-        trace = run.trace
-        while len(trace.outputs) > self.outputs:
-            trace.outputs.popitem()
-        while len(trace.unused) > self.unused:
-            trace.unused.popitem()
-        if not keep_rejections:
-            del trace.rejections[self.rejections :]
-        while len(trace.warnings) > self.warnings:
-            trace.warnings.popitem()
-        while len(trace.found) > self.found:
-            trace.found.popitem()
-        while len(run.unit_files) > self.files:
-            run.forget_file(next(reversed(run.unit_files)))
-
-
 def attempt_ahead(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str]) -> Result | None:
     """Return what *caller*, the body of a turn, gives, for an `attempt` after the change that is shown is taken in.
 
     Whether the object is quarantined and how much its namespace may output is decided by that one.
     Returns None if fragments inside the body fail or use fallbacks.
     """
-    before, trace = _Given(run), run.trace
-    made = _call(run, origin, origin.key, resource, caller)
+    before, trace = Given(run), run.trace
+    made = call_body(run, origin, origin.key, resource, caller)
     if made.output is None:
         before.restore(run)
     elif trace.rejections or run.quarantined.concerns(trace.asked):
         return None
     origins = {number: run.origins[number] for number in trace.origins}
-    inside, closing = _Given(run), None
+    inside, closing = Given(run), None
     if run.quarantined.fallback_of(origin.subject) is Fallback.CLOSED:
-        closing = _call_closing(run, origin, resource, caller)
+        closing = call_closing(run, origin, resource, caller)
         inside.restore(run)
     return Result(resource, trace, origins, made, closing)
 
@@ -179,18 +147,7 @@ def _made_ahead(run: RenderRun, origin: Origin, ahead: Result) -> BodyResult:
         if run.known_file(file.path) is not None:
             trace.clashes.add(file.path)
         run.register(file)
-    return _with_room(run, origin, ahead.made)
-
-
-def _with_room(run: RenderRun, origin: Origin, made: BodyResult, *, is_closing: bool = False) -> BodyResult:
-    """Return *made*, or a failure if the namespace has no room for it."""
-    if made.output is None:
-        return made
-    try:
-        _claim(run, origin.key, made.output, is_closing=is_closing)
-    except LimitReachedError as error:
-        return made._replace(output=None, problem=problem_of(error, origin.subject), is_limit=True)
-    return made
+    return with_room(run, origin, ahead.made)
 
 
 def _known_failure(run: RenderRun, key: FragmentKey) -> BodyResult | None:
@@ -203,109 +160,6 @@ def _known_failure(run: RenderRun, key: FragmentKey) -> BodyResult | None:
             run.ordinals[counted] = ordinal + 1
         run.trace.ordinals += known.ordinals
     return known
-
-
-def _call(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, caller: Callable[[], str]) -> BodyResult:
-    """Call the body *caller* for *resource*, within the limits of a fragment."""
-    trace, subjects = run.trace, run.subjects
-    registered, depth, counted = len(run.unit_files), len(subjects), len(trace.ordinals)
-    asked_before, run.asks_rejected = run.asks_rejected, False
-    outer_concerns, trace.concerns = trace.concerns, []
-    outer_guards, trace.guards = trace.guards, set()
-    outer_permits, trace.permits = trace.permits, {}
-    outer_conditions, trace.conditions = trace.conditions, []
-    outer_costs, trace.costs = trace.costs, Costs(authorities=trace.costs.authorities)
-    outer = run.begin_fragment(key, resource)
-    subjects.append(origin.subject)
-    run.rendered += 1
-    budget = run.switch_to_fragment(origin.fragment, origin.subject.namespace)
-    text, output, problem, reason, is_limit, is_clash = "", None, None, "", False, False
-    try:
-        text = caller()
-        files = run.registered_since(registered)
-        # In the text for a rejected object, fragments inside have no outputs of their own.
-        own_text, inner_files = (None, EMPTY) if run.is_closing else own_part(origin, text, files, run.origins)
-        made = FragmentOutput(
-            strip_marks(text),
-            files,
-            origin.subject.resource_version,
-            resource=resource,
-            guards=frozen(trace.guards),
-            permits=tuple(trace.permits.items()),
-            conditions=tuple(trace.conditions),
-            endpoints=endpoint_lookups(trace.asked, run.endpoint_stores) if run.endpoint_stores else (),
-            rounds=trace.costs.rounds,
-            certificates=trace.costs.certificates,
-            authorities=trace.costs.authorities,
-            is_secret=bool(run.secret_stores)
-            and any(isinstance(one, tuple) and one[0] in _READS and one[1] in run.secret_stores for one in trace.asked),
-            own_text=own_text,
-            inner_files=inner_files,
-        )
-        if run.clash is None:
-            _check_limits(run, key, made)
-            output = made
-        else:
-            problem, reason, is_clash = problem_of(run.clash, origin.subject, resource), describe(run.clash)[0], True
-    except MemoryError:
-        # Not a fault of this object. The subject stays on the stack, so that the error can name it.
-        raise
-    except LimitReachedError as error:
-        if error.is_time:
-            run.note_slow(origin.fragment, origin.subject.namespace)
-            # It might have asked later.
-            run.asks_rejected = True
-        problem, is_limit = problem_of(error, origin.subject), True
-    except Exception as error:  # noqa: BLE001  whatever an object's data breaks must break this object alone
-        problem, reason = problem_of(error, origin.subject, resource), describe(error)[0]
-    finally:
-        run.leave_fragment(budget)
-        run.fragment, run.clash = outer
-        concerns, trace.concerns = trace.concerns, outer_concerns
-        guards, trace.guards = frozen(trace.guards), outer_guards
-        trace.permits, trace.conditions = outer_permits, outer_conditions
-        trace.costs = outer_costs
-        asks_rejected, run.asks_rejected = run.asks_rejected, run.asks_rejected or asked_before
-    del subjects[depth:]
-    ordinals = tuple(trace.ordinals[counted:]) if problem is not None else ()
-    return BodyResult(text, output, problem, concerns, guards, reason, is_limit, is_clash, asks_rejected, ordinals)
-
-
-def _check_limits(run: RenderRun, key: FragmentKey, output: FragmentOutput) -> None:
-    """Raise `LimitReachedError` if the fragment *key* has used too much, or its namespace has no room for *output*."""
-    # One long operation may have used more time than the loops and calls around it have seen.
-    run.tick()
-    if output.text or output.files:
-        if output.size > run.limits.fragment_bytes:
-            raise run.too_large()
-        _check_backends(run, output)
-    run.note_success(key.fragment)
-    if not run.ahead.is_rendering:
-        _claim(run, key, output, is_closing=run.is_closing)
-
-
-def _claim(run: RenderRun, key: FragmentKey, output: FragmentOutput, *, is_closing: bool) -> None:
-    try:
-        run.shares.claim(key, run.produced.get(key), output, run.claimed, is_closing=is_closing)
-    except LimitReachedError:
-        run.ask(question_of_room(key.namespace))
-        raise
-
-
-def _check_backends(run: RenderRun, output: FragmentOutput) -> None:
-    limits = run.limits
-    # Most outputs have too few servers for a look at their sections.
-    is_large = output.own_text is not None or run.shares.uses_of(output).servers > limits.backend_servers
-    if is_large and output.largest_backend > limits.backend_servers:
-        raise LimitReachedError(
-            f"a backend has more than {limits.backend_servers:,} servers",
-            "use a Service with fewer endpoints, or raise templating.maxBackendServers",
-        )
-    if output.rules > limits.backend_rules:
-        raise LimitReachedError(
-            f"a backend has more than {limits.backend_rules:,} rules, which each request runs",
-            "write the values to a map, or raise templating.maxBackendRules",
-        )
 
 
 def _find_output(
@@ -362,10 +216,10 @@ def _render_closing(
 ) -> tuple[str, Origin]:
     """Return the text for a rejected object, and its origin; no text if the template does not call `rejected`."""
     if ahead is not None and ahead.closing is not None:
-        made = _with_room(run, origin, ahead.closing, is_closing=True)
+        made = with_room(run, origin, ahead.closing, is_closing=True)
     else:
-        before = _Given(run)
-        made = _call_closing(run, origin, resource, caller)
+        before = Given(run)
+        made = call_closing(run, origin, resource, caller)
         before.restore(run)
     if made.output is None:
         return Emitted(""), origin
@@ -376,17 +230,6 @@ def _render_closing(
         return Emitted(""), origin
     run.trace.outputs[origin.key] = output
     return text, msgspec.structs.replace(origin, is_closing=True)
-
-
-def _call_closing(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str]) -> BodyResult:
-    """Call the body *caller* for a rejected object; no output if the template does not call `rejected`."""
-    outer = run.is_closing, run.asks_rejected
-    run.is_closing, run.asks_rejected = True, False
-    try:
-        made = _call(run, origin, origin.key, resource, caller)
-        return made if run.asks_rejected else made._replace(output=None)
-    finally:
-        run.is_closing, run.asks_rejected = outer
 
 
 def _attribute_files(run: RenderRun, count: int, origin: Origin) -> None:

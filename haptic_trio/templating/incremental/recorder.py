@@ -15,7 +15,6 @@ from jinja2.environment import TemplateModule
 
 from haptic_trio.templating.incremental.dependencies import DependencyIndex
 from haptic_trio.templating.incremental.outputs import OTHERWISE, Condition
-from haptic_trio.templating.incremental.overall_rounds import created_of
 from haptic_trio.templating.incremental.questions import Aspect, Dependency, Part, Question
 from haptic_trio.templating.incremental.records import (
     Child,
@@ -30,6 +29,7 @@ from haptic_trio.templating.incremental.records import (
 )
 from haptic_trio.templating.incremental.scope import Memo
 from haptic_trio.templating.incremental.settling.contested_files import ContestedFiles, is_same_file
+from haptic_trio.templating.incremental.settling.overall_rounds import created_of
 from haptic_trio.templating.incremental.shares import Claimed
 from haptic_trio.templating.values.faults import TemplateFaultError
 from haptic_trio.templating.values.limits import Meter, RenderLimits

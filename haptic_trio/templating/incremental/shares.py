@@ -4,8 +4,8 @@ from operator import add, sub
 from typing import Final, NamedTuple, TypeAlias
 
 from haptic_trio.templating.incremental.outputs import FragmentOutput
-from haptic_trio.templating.incremental.overall_rounds import OverallRounds
 from haptic_trio.templating.incremental.questions import Question
+from haptic_trio.templating.incremental.settling.overall_rounds import OverallRounds
 from haptic_trio.templating.values.limits import LimitReachedError, RenderLimits
 from haptic_trio.templating.values.subjects import FragmentKey
 

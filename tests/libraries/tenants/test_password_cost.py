@@ -16,7 +16,7 @@ from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.pipeline.render import Rendered as PipelineRendered
 from haptic_trio.pipeline.render import Renderer
 from haptic_trio.templating.incremental.outputs import Recall
-from haptic_trio.templating.incremental.overall_rounds import OverallRounds
+from haptic_trio.templating.incremental.settling.overall_rounds import OverallRounds
 from haptic_trio.templating.values.subjects import FragmentKey
 from tests.libraries.conftest import Cluster
 from tests.support.components.rendering import KINDS, Rendered, library_config, render

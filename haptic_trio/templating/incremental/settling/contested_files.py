@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from haptic_trio.templating.incremental.outputs import Fallback, FragmentOutput
-from haptic_trio.templating.incremental.overall_rounds import created_of
 from haptic_trio.templating.incremental.records import ObjectId, Place, Want, id_of_key
+from haptic_trio.templating.incremental.settling.overall_rounds import created_of
 from haptic_trio.templating.values.paths import FileKind, RenderedFile
 from haptic_trio.templating.values.subjects import FragmentKey, Rejection
 
