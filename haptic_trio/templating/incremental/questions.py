@@ -49,7 +49,7 @@ class Part:
 
 
 Dependency: TypeAlias = Question | Part
-"""What the output of a rendering depends on."""
+"""A question, or one part of its answer, that the output of a rendering depends on."""
 
 
 def whole(asked: Iterable[Dependency]) -> tuple[Question, ...]:
