@@ -146,7 +146,7 @@ class _Coordinator:
                 outcome = await self._pipeline.run(trigger.correlation, trigger.reason, progress=progress)
             else:
                 candidate = await self._pipeline.prepare(trigger.correlation, trigger.reason)
-                outcome = self._known_outcome(candidate.message)
+                outcome = self._known_outcome(candidate, self._fast_lane)
         except RejectedError as exc:
             outcome = report_rejection(
                 exc, correlation=trigger.correlation, reason=trigger.reason, started=started, events=self._events
@@ -164,11 +164,22 @@ class _Coordinator:
                 self._fast_lane.prepared.put(outcome)
                 self.candidates.put(candidate)
 
-    def _known_outcome(self, prepared: ConfigPrepared) -> ConfigPrepared | ConfigValidated:
-        """Return *prepared*, or, before anything else is published, that it was checked already."""
-        checked = self._checked
-        is_known = checked is not None and prepared.generation.id == checked.generation.id
-        return _validated_again(checked, prepared) if checked is not None and is_known else prepared
+    def _known_outcome(self, candidate: Prepared, lane: FastLane) -> ConfigPrepared | ConfigValidated:
+        """Return the message of *candidate*, or that its generation is valid: the newest one, which was checked before.
+
+        Most changes in a cluster change no output; these need no other check, and one deployment instead of two.
+        """
+        prepared, newest = candidate.message, lane.prepared.value
+        valid = self._checked if self._checked is not None else self._validated.value
+        known = prepared.generation.id
+        if valid is None or valid.generation.id != known or (newest is not None and newest.generation.id != known):
+            return prepared
+        if self._checked is None:
+            if candidate.rendered.contents:
+                # The check decides about contents that are new, whether they change the output or not.
+                return prepared
+            self._pipeline.accept(candidate.rendered)
+        return _validated_again(valid, prepared)
 
     async def publish(self, checked: CheckedConfig) -> None:
         """Publish *checked*, and before it what has changed since its check."""

@@ -151,11 +151,9 @@ class Pipeline:
     ) -> ConfigValidated:
         """Return a valid configuration for the present stores, or raise `RejectedError`.
 
-        The error is an `UndecidedError` if `haproxy -c` gave no verdict.
-        Fragments that fail, or that HAProxy rejects, are replaced by their
-        last good output or omitted, and the cycle runs again. The same holds
-        for rejected fetched contents. *progress* is called between the steps
-        of a long search.
+        The error is an `UndecidedError` if `haproxy -c` gave no verdict. Fragments that fail, or that HAProxy rejects,
+        are replaced by their last good output or omitted, and the cycle runs again. The same holds for rejected
+        fetched contents. *progress* is called between the steps of a long search.
         """
         times, started = dict.fromkeys(_PHASES, 0.0), trio.current_time()
         for number in range(1, MAX_ROUNDS + 1):
@@ -192,17 +190,15 @@ class Pipeline:
 
         Neither quarantines nor accepts an output.
         """
-        message, times = prepared.message, dict.fromkeys(_PHASES, 0.0)
+        times = dict.fromkeys(_PHASES, 0.0)
         with _timed(times, "check"):
             warnings = await self._validator.check(generation, prepared.rendered)
-        return ConfigValidated(
-            correlation=message.correlation,
-            reason=message.reason,
-            generation=generation,
-            phases=Phases(**times),
-            warnings=warnings,
-            started=message.started,
-        )
+        return _validated(prepared.message, generation, times, warnings)
+
+    def accept(self, rendered: Rendered) -> None:
+        """Take note that HAProxy accepts the generation of *rendered*."""
+        self._quarantine.accept(rendered.serial, rendered.rejections)
+        self._contents.accept(rendered.contents)
 
     async def dismantle(self) -> None:
         """Free the records of all renders; the pipeline must not be used any more."""
@@ -348,17 +344,8 @@ class Pipeline:
             if isinstance(failure, CrashedError):
                 self._take_rejection(failure, rendered, times)
             raise failure
-        self._quarantine.accept(rendered.serial, rendered.rejections)
-        self._contents.accept(rendered.contents)
-        message = prepared.message
-        return ConfigValidated(
-            correlation=message.correlation,
-            reason=message.reason,
-            generation=message.generation,
-            phases=Phases(**times),
-            warnings=warnings,
-            started=message.started,
-        )
+        self.accept(rendered)
+        return _validated(prepared.message, prepared.generation, times, warnings)
 
     def _take_rejection(self, error: RejectedError, rendered: Rendered, times: dict[str, float]) -> None:
         """Complete *error*. If no fragment is at fault, a fetched content may be; if none is, raise *error*."""
@@ -389,6 +376,19 @@ class Pipeline:
         known = (store.by_ref(ref) for store in self._stores.values())
         is_late = trio.current_time() > until
         return problem if is_late else name_fields(next((one for one in known if type(one) is dict), None), problem)
+
+
+def _validated(
+    message: ConfigPrepared, generation: Generation, times: dict[str, float], warnings: tuple[Problem, ...]
+) -> ConfigValidated:
+    return ConfigValidated(
+        correlation=message.correlation,
+        reason=message.reason,
+        generation=generation,
+        phases=Phases(**times),
+        warnings=warnings,
+        started=message.started,
+    )
 
 
 @contextmanager

@@ -42,6 +42,9 @@ class LanePipeline(Pipeline):
         self.undecided: set[str] = set()
         """Those that phase 2 has no verdict on."""
         self.broken: set[str] = set()
+        self.same: dict[str, str] = {}
+        """Correlation ids of cycles that make the configuration of another cycle again."""
+        self.accepted: list[Rendered] = []
         self.waiting = 0
         """How many cycles it takes until no changes wait."""
         self.seconds = 0.0
@@ -64,11 +67,14 @@ class LanePipeline(Pipeline):
         message = ConfigPrepared(
             correlation=correlation,
             reason=reason,
-            generation=generation(correlation),
+            generation=generation(self.same.get(correlation, correlation)),
             phases=Phases(),
             started=trio.current_time(),
         )
         return Prepared(message=message, rendered=RENDERED)
+
+    def accept(self, rendered: Rendered) -> None:
+        self.accepted.append(rendered)
 
     async def check_part(self, prepared: Prepared, generation: Generation) -> ConfigValidated:
         self.parts.append(generation.text.strip("# \n"))

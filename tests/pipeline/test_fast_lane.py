@@ -36,6 +36,33 @@ async def test_configuration_is_published_before_it_is_checked(autojump_clock: M
     assert (valid.correlation, trio.current_time()) == ("c1", CHECK)
 
 
+async def test_a_cycle_that_changes_nothing_needs_no_other_check(autojump_clock: MockClock, rig: Rig) -> None:
+    await first_is_valid(rig)
+    rig.pipeline.same["c2"] = "c1"
+
+    await rig.trigger("c2")
+
+    assert rig.validated.value is not None
+    assert (rig.validated.value.correlation, rig.validated.value.generation) == ("c2", generation("c1"))
+    assert rig.prepared.value is not None
+    assert rig.prepared.value.correlation == "c1"
+    assert [name for name, *_ in rig.pipeline.checks] == ["c1"]
+    assert len(rig.pipeline.accepted) == 1
+
+
+async def test_a_return_to_the_valid_configuration_is_published_after_another_one(
+    autojump_clock: MockClock, rig: Rig
+) -> None:
+    await first_is_valid(rig)
+    rig.pipeline.same["c3"] = "c1"
+
+    await rig.trigger("c2")
+    await rig.trigger("c3")
+
+    assert rig.prepared.value is not None
+    assert (rig.prepared.value.correlation, rig.prepared.value.generation) == ("c3", generation("c1"))
+
+
 async def test_changes_that_wait_are_taken_in_by_the_next_cycles(autojump_clock: MockClock, rig: Rig) -> None:
     rig.pipeline.waiting = 3
 
