@@ -27,7 +27,7 @@ from haptic_trio.gateway.objects import (
     text_of,
 )
 from haptic_trio.gateway.routes import routing
-from haptic_trio.gateway.routes.attachment import Attached, attach, listeners_for
+from haptic_trio.gateway.routes.attachment import Attached, TakenHost, attach, listeners_for, taken_hosts
 from haptic_trio.gateway.routes.backends import backend_name, mirrors_of, variant_name
 from haptic_trio.gateway.routes.kinds import ROUTE_KINDS
 from haptic_trio.gateway.routes.matches import EXACT, PREFIX
@@ -135,6 +135,10 @@ class GatewayFunctions:
     ) -> list[RejectedListeners]:
         """Return the ListenerSets that have more listeners for *gateway* than their namespace may add."""
         return rejected_listeners(gateway, resources, controller, rules)
+
+    def taken_hosts(self, gateway: Resource, ports: Sequence[ServedPort], resources: Lookups) -> list[TakenHost]:
+        """Return the hosts of *ports* of *gateway* that a ListenerSet takes from a route of another namespace."""
+        return list(taken_hosts(gateway, ports, resources))
 
     def backends(self, service: Resource, resources: Lookups) -> list[Variant]:
         """Return the variants of backends that the routes to *service* need, for each of its ports."""
