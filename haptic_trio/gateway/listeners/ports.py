@@ -10,6 +10,7 @@ import hashlib
 import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -23,6 +24,7 @@ from haptic_trio.gateway.listeners.clients import (
     client_certificate,
     client_validation,
 )
+from haptic_trio.gateway.listeners.exclusions import Room, choose
 from haptic_trio.gateway.listeners.held_ports import classes_of, unavailable_ports
 from haptic_trio.gateway.listeners.listener_limits import listeners_beyond
 from haptic_trio.gateway.listeners.listeners import (
@@ -43,6 +45,8 @@ _ELSEWHERE: Final = "="
 _INNER: Final = int(ipaddress.IPv4Address("127.128.0.0"))
 _MOST_INNER: Final = 2**23 - 2
 """Number of loopback addresses from `_INNER` on."""
+_ROOM: Final = Room(hosts=1_900, size=60_000, share_hosts=64, share_size=3_000)
+"""Of all names in a line: HAProxy takes 2,047 words and 64 kB, and a line also has the file and its options."""
 _LONGEST_STEM: Final = 150
 """Names of files have at most 200 characters."""
 
@@ -142,14 +146,11 @@ def served_ports(gateway: Resource, resources: Lookups, controller: str, rules: 
     taken = unavailable_ports(gateway, resources, controller, rules, placement.addresses)
     beyond = listeners_beyond(gateway, resources, rules)
     ports: dict[int, dict[str, list[ServedListener]]] = {}
-    hosts: dict[int, list[str]] = {}
     for listener in all_listeners(gateway, resources):
         is_open = listener.is_accepted and listener.kinds and listener.port not in taken and listener.key not in beyond
         found = _served(gateway, listener, resources) if is_open else None
         if found is not None:
-            hosts.setdefault(listener.port, []).append(found.hostname)
             ports.setdefault(listener.port, {}).setdefault(listener.family, []).append(found)
-    known = {port: PortHosts(found) for port, found in hosts.items()}
     secret = client_certificate(gateway, resources)
     has_certificate = secret is not None and not isinstance(secret, CertificateProblem)
     suffix = certificate_suffix(gateway) if has_certificate else ""
@@ -163,7 +164,7 @@ def served_ports(gateway: Resource, resources: Lookups, controller: str, rules: 
             f"{stem}_{port}",
             placement.addresses,
             port,
-            {family: [with_lines(one, known[port]) for one in listeners] for family, listeners in families.items()},
+            {family: _with_lines(listeners, families) for family, listeners in families.items()},
             rules.pool,
         )
     ]
@@ -290,23 +291,44 @@ def _served(gateway: Resource, listener: Listener, resources: Lookups) -> Served
     return ServedListener(listener.key, hostname, secrets, listener_set=owner)
 
 
-class PortHosts:
-    """The hosts of all listeners of a port, indexed by the wildcards that cover them."""
+def _with_lines(
+    listeners: Sequence[ServedListener], families: Mapping[str, Sequence[ServedListener]]
+) -> list[ServedListener]:
+    """Return *listeners*, which have a crt-list of their own, with its lines; *families* has all of their port."""
+    hosts = PortHosts(chain.from_iterable(families.values()), listeners)
+    return [with_lines(listener, hosts) for listener in listeners]
 
-    def __init__(self, hosts: Iterable[str]) -> None:
-        self._known = frozenset(hosts) - {"*"}
-        self._below: dict[str, list[str]] = {}
-        for host in sorted(self._known):
+
+class PortHosts:
+    """The hosts of all listeners of a port, and those that a crt-list of some of them must keep apart."""
+
+    def __init__(self, listeners: Iterable[ServedListener], listed: Iterable[ServedListener]) -> None:
+        """*listeners* are all of the port, *listed* those with lines in one crt-list."""
+        self._known = frozenset(listener.hostname for listener in listeners) - {"*"}
+        # By wildcard, and by the namespace of a ListenerSet: names of the Gateway have an empty one.
+        self._below: dict[str, dict[str, list[str]]] = {}
+        for listener in listed:
+            host = listener.hostname
             if not host.startswith("*"):
-                self._below.setdefault(f"*.{host.partition('.')[2]}", []).append(host)
+                owner = listener.listener_set[0] if listener.listener_set is not None else ""
+                self._below.setdefault(f"*.{host.partition('.')[2]}", {}).setdefault(owner, []).append(host)
 
     def has(self, name: str) -> bool:
         """Whether a listener is for *name*, or for a wildcard that covers it."""
         return name in self._known or any(wildcard in self._known for wildcard in wider(name))
 
-    def below(self, wildcard: str) -> Sequence[str]:
-        """Return the hosts that have one label in the place of the `*` of *wildcard*."""
-        return self._below.get(wildcard, ())
+    def excluded(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the hosts that a line for *names* excludes: one label instead of the `*` of a wildcard.
+
+        HAProxy limits the length of a line. Hosts of a namespace beyond its
+        share of the line may be missing.
+        """
+        below = [self._below[name] for name in names if name in self._below]
+        if not below:
+            return ()
+        hosts, size = _ROOM.hosts - len(names), _ROOM.size - sum(len(name) + 1 for name in names)
+        room = msgspec.structs.replace(_ROOM, hosts=hosts, size=size)
+        return choose([list(owned.items()) for owned in below], room)
 
 
 def with_lines(listener: ServedListener, hosts: PortHosts) -> ServedListener:
@@ -314,16 +336,18 @@ def with_lines(listener: ServedListener, hosts: PortHosts) -> ServedListener:
 
     A certificate is shown for the hosts of its listener alone, whatever it
     names. HAProxy may prefer that of a wildcard to that of the very name, for
-    its kind of key; so names of other listeners are excluded.
+    its kind of key; so names of other listeners with certificates are excluded.
     """
     lines = []
+    own = (listener.hostname,)
+    excluded = hosts.excluded(own) if listener.secrets else ()
     for secret in listener.secrets:
-        names = [listener.hostname]
         if listener.hostname == "*":
             known = names_of(secret) or ()
-            names = sorted(name for name in known if is_hostname(name) and not hosts.has(name))
-        excluded = sorted(host for name in names if name.startswith("*.") for host in hosts.below(name))
-        lines.append((secret, tuple(names), tuple(excluded)))
+            names = tuple(sorted(name for name in known if is_hostname(name) and not hosts.has(name)))
+            lines.append((secret, names, hosts.excluded(names)))
+        else:
+            lines.append((secret, own, excluded))
     return msgspec.structs.replace(listener, lines=tuple(lines))
 
 

@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from haptic_trio.gateway.listeners.ports import PortHosts, ServedListener, with_
 from haptic_trio.k8s.resource import Resource
 from tests.attacks.inputs.credentials import weak_pairs
 from tests.gateway.objects import gateway, made, route, rule, stores_of
-from tests.gateway.serving import secret, served
+from tests.gateway.serving import render, secret, served
 from tests.support.processes.ports import free_port
+from tests.support.traffic.proxy import check
 
 OWNER, TENANT = (trustme.CA(organization_name=name) for name in ("owner", "tenant"))
 HOST = "shop.test.example"
@@ -86,13 +88,65 @@ def test_a_listener_set_takes_no_host_of_the_gateway(
         assert shown(port, "unknown.example.org") == unknown
 
 
+@pytest.mark.haproxy
+def test_very_many_hosts_of_several_namespaces_below_a_wildcard_leave_each_listener_its_certificate(
+    tmp_path: Path,
+) -> None:
+    domain = ".".join(["d" * 60] * 3)
+    passing, terminated = free_port(), free_port()
+    own = [listener(f"own-{port}", port, hostname=f"*.{domain}") for port in (passing, terminated)]
+    objects = [
+        gateway("gw", *own, allowedListeners={"namespaces": {"from": "All"}}),
+        pair(OWNER, "pair", HOST, kind=trustme.KeyType.ECDSA),
+        route("web", rule("/", to="web")),
+    ]
+    theirs = pair(TENANT, "pair", HOST, kind=trustme.KeyType.ECDSA)
+    through = {"protocol": "TLS", "tls": {"mode": "Passthrough"}}
+    for port, more in ((passing, through), (terminated, {})):
+        for number in range(6):
+            namespace = f"tenant{number}-{port}"
+            listeners = [
+                {**listener(f"l{one}", port, hostname=f"{'h' * 50}{number}-{one}.{domain}"), **more}
+                for one in range(64)
+            ]
+            spec = {"parentRef": {"name": "gw", "namespace": "web"}, "listeners": listeners}
+            objects.append(made("ListenerSet", "many", namespace=namespace, spec=spec))
+            objects.append({**theirs, "metadata": {**theirs["metadata"], "namespace": namespace}})
+
+    rendered = render(*objects)
+
+    assert rendered.rejections == ()
+    files = {file.path: file.content.decode() for file in rendered.files.values()}
+    assert check(tmp_path, rendered.text, files) == ""
+    lines = [line.split() for text in files.values() for line in text.splitlines() if f" *.{domain}" in line]
+    # Connections that are passed through do not come to the frontend of a crt-list.
+    few, many = sorted(lines, key=len)
+    excluded = Counter(word.partition("-")[0] for word in many[2:])
+    assert few[2:] == []
+    assert len(excluded) == 6
+    assert min(excluded.values()) > 10
+
+
 def test_names_of_other_listeners_are_left_out() -> None:
     wide = pair(OWNER, "pair", "a.example", "*.b.example", "c.example", "x.d.example", kind=trustme.KeyType.ECDSA)
-    hosts = ["*", "a.example", "x.b.example", "*.d.example", "*.b.example.org"]
-    ((_, names, excluded),) = with_lines(ServedListener("k", "*", (wide,)), PortHosts(hosts)).lines
+    others = [ServedListener("k", host, ()) for host in ("a.example", "x.b.example", "*.d.example", "*.b.example.org")]
+    one = ServedListener("k", "*", (wide,))
+    ((_, names, excluded),) = with_lines(one, PortHosts([one, *others], [one, *others])).lines
 
     assert [name for name in names if "example" in name] == ["*.b.example", "c.example"]
     assert excluded == ("x.b.example",)
+
+
+def test_names_of_a_certificate_count_for_the_length_of_its_line() -> None:
+    long = ".".join(["d" * 60] * 3)
+    wide = pair(OWNER, "pair", f"*.{long}", *(f"n{one}.{long}" for one in range(99)), kind=trustme.KeyType.ECDSA)
+    one = ServedListener("k", "*", (wide,))
+    others = [ServedListener("k", f"h{host}.{long}", (), listener_set=(f"ns{host % 9}", "s")) for host in range(400)]
+    ((_, names, excluded),) = with_lines(one, PortHosts([one, *others], [one, *others])).lines
+
+    assert 200 < len(excluded) < 300
+    assert sum(len(f" {name}") for name in names) + sum(len(f" !{host}") for host in excluded) <= 60_000
+    assert {int(host.partition(".")[0][1:]) % 9 for host in excluded} == set(range(9))
 
 
 @pytest.mark.parametrize(
