@@ -34,8 +34,23 @@ MAX_EXPANDED: Final = 100_000
 MAX_NODES: Final = 200_000
 """Maximum number of nodes that `read_nodes` makes, including those gained through aliases."""
 
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+class PythonParser(yaml.SafeLoader):
+    """PyYAML's parser in Python. Like the one in C, it rejects escapes of surrogates, which no text may have."""
+
+    def get_event(self) -> Any:
+        """Return the next event."""
+        event: Any = super().get_event()  # type: ignore[no-untyped-call]
+        if type(event) is yaml.ScalarEvent and _SURROGATE.search(event.value):
+            mark: Any = event.start_mark
+            raise yaml.MarkedYAMLError(problem="found invalid Unicode character escape code", problem_mark=mark)
+        return event
+
+
 # In C where PyYAML was built with it, many times as fast. Only the parser's events are used; nothing is constructed.
-_Parser: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+_Parser: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else PythonParser
 
 _LINE_BREAK: Final = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 _CHARACTER_HINT: Final = "remove the character, or write it as an escape in double quotes"
@@ -373,6 +388,10 @@ def _syntax_hint(message: str, line: str) -> str:
         ("expected <block end>", "check the indentation of this line and of the lines above"),
         ("could not find expected ':'", "a key needs ': ' after it; a text of several lines needs | or quotes"),
         ("unexpected end of stream", "a quote or bracket is not closed"),
+        (
+            "Unicode character escape",
+            "write the character itself: half of a pair of escapes names none",
+        ),
         ("cannot start any token", "quote a value that begins with this character"),
     ):
         if part in message:

@@ -27,6 +27,7 @@ from haptic_trio.k8s.manifests.files import (
     read_files,
     scan_all,
     scan_paths,
+    shown_path,
 )
 from haptic_trio.k8s.manifests.objects import Check
 from haptic_trio.k8s.manifests.subscription import Matcher, Subscription
@@ -227,10 +228,11 @@ class DirectoryCluster:
         lasting, self._unwatched = found & self._unwatched, found
         problems: tuple[Problem, ...] = ()
         if lasting:
+            one = shown_path(min(lasting))
             problems = (
                 Problem(
                     message=f"the kernel watches {len(directories) - len(lasting)} of {len(directories)} directories"
-                    f" below {self._root}; changes in the others, such as {min(lasting)}, are noticed within"
+                    f" below {self._root}; changes in the others, such as {one}, are noticed within"
                     f" {self._audit_interval:g} s",
                     source=WATCH_LIMIT,
                     hint=f"raise the limit: sysctl {WATCH_LIMIT}={max(LEAST_WATCHES, 4 * len(directories))}",
@@ -242,7 +244,7 @@ class DirectoryCluster:
 
     def _note_directories(self, scan: Scan) -> None:
         rejected = {content.path for content in scan.rejected}
-        solved = self._rejected & {*scan.listed, *scan.missing}
+        solved = self._rejected & {shown_path(path) for path in (*scan.listed, *scan.missing)}
         self._rejected = (self._rejected - solved) | rejected
         if rejected or solved:
             self._publish([*scan.rejected, *(FileContent(path=path) for path in solved)], [])
@@ -253,7 +255,7 @@ class DirectoryCluster:
         for reading in readings:
             if reading.known is None:
                 self._known.pop(reading.path, None)
-                gone.append(reading.path)
+                gone.append(shown_path(reading.path))
                 continue
             self._known[reading.path] = reading.known
             if reading.content is not None:

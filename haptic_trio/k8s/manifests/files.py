@@ -85,6 +85,11 @@ def is_manifest(name: str) -> bool:
     return name.endswith(SUFFIXES) and name[0] not in ".#"
 
 
+def shown_path(path: str) -> str:
+    """Return *path* with an escape (`\\xff`) for each byte that is not UTF-8: such a path cannot be printed or sent."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
 def is_relevant(root: str, path: str) -> bool:
     """Whether a change at *path* may change what the files below *root* mean.
 
@@ -182,10 +187,13 @@ def read_file(
 ) -> Reading:
     """Read *path* and the manifests in it, unless its bytes are the *known* ones.
 
-    The text is not in memory as a whole. *note* is called with the size of
+    A file whose path is not UTF-8 is not opened: an event about it would end the watch of the directory. The text of
+    others is not in memory as a whole. *note* is called with the size of
     each piece of it that has been read, and *check* with each manifest.
     """
     try:
+        if shown_path(path) != path:
+            return _rejected(path, _misnamed(path), Known(fingerprint_of(Path(path).stat()), b""))
         with _Noted(io.FileIO(path, opener=_open_at_once), note) as file:
             status = _status_of(file)
             if status.st_size > MAX_FILE:
@@ -277,7 +285,9 @@ def _scan_below(root: str, directories: list[str], read: list[str], known: Mappi
         read=tuple(wanted),
         sizes={path: walk.found[path][2] for path in wanted if path in walk.found},
         gone=tuple(gone),
-        rejected=tuple(FileContent(path=path, problems=(problem,)) for path, problem in walk.rejected.items()),
+        rejected=tuple(
+            FileContent(path=shown_path(path), problems=(problem,)) for path, problem in walk.rejected.items()
+        ),
         listed=tuple(walk.listed),
         missing=tuple(walk.missing),
         directories=tuple(directory for directory in directories if directory in walk.listed),
@@ -345,7 +355,11 @@ def _inside(root: Path, path: Path) -> Path | None:
 
 
 def _rejected(path: str, problem: Problem, known: Known) -> Reading:
-    return Reading(path, known, FileContent(path=path, problems=(problem,)))
+    return Reading(path, known, FileContent(path=shown_path(path), problems=(problem,)))
+
+
+def _misnamed(path: str) -> Problem:
+    return Problem(message="the path is not UTF-8", source=shown_path(path), hint="rename the file or its directory")
 
 
 def _unreadable(path: str, error: OSError) -> Problem:
@@ -354,7 +368,7 @@ def _unreadable(path: str, error: OSError) -> Problem:
         hint = "give the user of this process the right to read it"
     elif isinstance(error, FileNotFoundError):
         hint = "the link is broken; correct or remove it"
-    return Problem(message=f"cannot be read: {error.strerror}", source=path, hint=hint)
+    return Problem(message=f"cannot be read: {error.strerror}", source=shown_path(path), hint=hint)
 
 
 def _too_large(path: str) -> Problem:

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 import trio
 import watchfiles
 
-from haptic_trio.errors import HapticError
+from haptic_trio.errors import HapticError, leaves_of, text_of
 from haptic_trio.k8s.manifests.files import is_relevant
 
 TreeChange: TypeAlias = frozenset[str] | None
@@ -20,6 +20,8 @@ TreeChange: TypeAlias = frozenset[str] | None
 _STEP: Final = 5
 _DEBOUNCE: Final = 30
 _HEARTBEAT: Final = 250
+_NOT_UTF_8: Final = "Unable to decode path"
+"""Beginning of the library's error for an event about a path that is not UTF-8, which ends the watch."""
 _INODE: Final = re.compile(r"^inotify wd:\S+ ino:([0-9a-f]+) ", re.MULTILINE)
 
 
@@ -78,7 +80,7 @@ async def _watch_one(
         yield_on_timeout=True,
         ignore_permission_denied=True,
     )
-    is_first = True
+    is_first, is_disturbed = True, False
     async with aclosing(batches):
         try:
             async for batch in batches:
@@ -89,12 +91,21 @@ async def _watch_one(
                     await changes.send(frozenset(path for _change, path in batch))
                 if _identity(root) != identity:
                     return
-        except FileNotFoundError:
-            return
-        except (OSError, RuntimeError) as error:
-            # Errors of the library that watches are RuntimeErrors; it exports no class of its own for them.
-            hint = "the limits fs.inotify.max_user_watches and max_user_instances may be too low"
-            raise DirectoryError(root, f"cannot be watched: {error}", hint) from error
+        except (OSError, RuntimeError, ExceptionGroup) as error:
+            # Errors of the library that watches are RuntimeErrors; it exports no class of its own for them. Those that
+            # occur while it waits are in a group.
+            leaves = tuple(leaves_of(error))
+            if not all(isinstance(leaf, OSError | RuntimeError) for leaf in leaves):
+                raise
+            if all(isinstance(leaf, FileNotFoundError) for leaf in leaves):
+                return
+            is_disturbed = all(str(leaf).startswith(_NOT_UTF_8) for leaf in leaves)
+            if not is_disturbed:
+                hint = "the limits fs.inotify.max_user_watches and max_user_instances may be too low"
+                raise DirectoryError(root, f"cannot be watched: {text_of(error)}", hint) from error
+    if is_disturbed:
+        # The scan reports the name. Each event about it ends another watch: the pause limits their number.
+        await trio.sleep(_HEARTBEAT / 1000)
 
 
 def find_unwatched(directories: Sequence[str]) -> list[str]:

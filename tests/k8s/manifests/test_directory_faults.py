@@ -2,11 +2,13 @@
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import trio
 
+from haptic_trio.k8s.client import Client, NotFoundError
 from haptic_trio.k8s.manifests import directory as directory_module
 from haptic_trio.k8s.manifests.directory import WATCH_LIMIT
 from tests.k8s.manifests.failing_disk import fail_below
@@ -34,6 +36,38 @@ async def test_a_change_below_a_directory_that_fails_is_reported_and_ends_nothin
             await reports.wait(lambda problems: bool(problems.get("later.yaml")))
             assert (await cluster.get(SERVICES, "default", "a"))["metadata"]["name"] == "a"
         await reports.wait(lambda problems: problems["sub"] == ())
+
+
+async def _present(cluster: Client, *names: str) -> list[str]:
+    found = []
+    for name in names:
+        with suppress(NotFoundError):
+            await cluster.get(SERVICES, "default", name)
+            found.append(name)
+    return found
+
+
+async def test_files_whose_names_are_not_utf_8_are_reported_and_end_nothing(root: Path, reports: Reports) -> None:
+    def named(name: bytes) -> Path:
+        return root / os.fsdecode(name)
+
+    (root / "a.yaml").write_text(service_manifest("a"))
+    named(b"\xff.yaml").write_text(service_manifest("b"))
+    named(b"d\xfe").mkdir()
+    async with running(root, reports) as cluster:
+        assert reports.problems["\\xff.yaml"][0].message == "the path is not UTF-8"
+        # Each event about such a name ends the watch of the kernel.
+        named(b"\xfd.yaml").write_text(service_manifest("c"))
+        named(b"d\xfe/d.yaml").write_text(service_manifest("d"))
+        await reports.wait(lambda problems: {"\\xfd.yaml", "d.yaml"} <= problems.keys())
+        (root / "later.yaml").write_text(service_manifest("later"))
+        (root / "broken.yaml").write_text("- not an object")
+        await reports.wait(lambda problems: bool(problems.get("broken.yaml")))
+
+        assert await _present(cluster, "a", "b", "c", "d", "later") == ["a", "later"]
+        named(b"\xff.yaml").rename(root / "good.yaml")
+        await reports.wait(lambda problems: problems["\\xff.yaml"] == ())
+        assert await _present(cluster, "a", "b") == ["a", "b"]
 
 
 async def test_the_times_of_files_decide_nothing(root: Path, reports: Reports) -> None:

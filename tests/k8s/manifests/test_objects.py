@@ -1,10 +1,12 @@
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from haptic_trio.k8s.manifests.objects import MAX_SIZE, LocatedResource, read_manifests
+from haptic_trio.yaml import reader
 from tests.k8s.objects import service_manifest
 
 
@@ -76,6 +78,29 @@ def test_an_item_that_is_not_an_object_is_a_problem_of_its_own() -> None:
 
     assert places(located) == [("a", 5)]
     assert problem.line == 4
+
+
+@pytest.mark.parametrize("parser", [reader.PythonParser, reader._Parser], ids=["Python", "default"])
+@pytest.mark.parametrize("escape", [r"\ud800", r"\udc00x", r"\ud83d\n"])
+@pytest.mark.parametrize("form", ["yaml", "json"])
+def test_half_of_a_pair_of_escapes_costs_its_document_alone(
+    monkeypatch: pytest.MonkeyPatch, parser: Any, escape: str, form: str
+) -> None:
+    monkeypatch.setattr(reader, "_Parser", parser)
+    broken = {
+        "yaml": f'apiVersion: v1\nkind: Service\nmetadata:\n  name: b\n  annotations: {{x: "{escape}"}}\n',
+        "json": f'{{"apiVersion": "v1", "kind": "Service",\n "metadata": {{"name": "b",\n\n\n'
+        f' "labels": {{"x": "{escape}"}}}}}}\n',
+    }[form]
+    whole = "apiVersion: v1\nkind: Service\nmetadata:\n  name: {}\n"
+
+    located, problems = read_manifests(f"{whole.format('a')}---\n{broken}---\n{whole.format('c')}", "site.yaml")
+
+    assert [one.resource["metadata"]["name"] for one in located] == ["a", "c"]
+    (problem,) = problems
+    assert (problem.source, problem.line) == ("site.yaml", 10)
+    assert problem.message == "found invalid Unicode character escape code"
+    assert "write the character itself" in problem.hint
 
 
 def test_json_is_read_with_escapes_that_yaml_lacks() -> None:
