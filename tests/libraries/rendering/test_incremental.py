@@ -197,7 +197,7 @@ def shared() -> Sharing:
     [
         pytest.param(lambda c: c.put(slices(0, "10.0.0.9")), 1, 20, id="endpoint"),
         pytest.param(lambda c: c.put(slices(0)), 1, 40, id="no endpoint"),
-        pytest.param(lambda c: c.put(slices(0, "10.0.0.9")), 1, 20, id="endpoint again"),
+        pytest.param(lambda c: without_endpoint(c).put(slices(0, "10.0.0.8")), 1, 20, id="endpoint again"),
         # Its own parts and the backend; with a host the certificate, too.
         pytest.param(lambda c: c.put(sharing(SHARING)), 15, 90, id="new ingress"),
         pytest.param(lambda c: c.put(sharing(7, "/x")), 14, 90, id="path"),
@@ -223,9 +223,18 @@ def test_the_port_that_many_name_is_the_affair_of_all_of_them(shared: Sharing) -
     shared.put(service("web0", {"port": 80, "protocol": "TCP"}, {"port": 81, "name": "b", "protocol": "TCP"}))
     assert shared.render().fragments_rendered == 1
     shared.put(service("web0", {"port": 81, "protocol": "TCP"}))
-    assert shared.render().fragments_rendered >= SHARING
-    assert len(shared.rendered.warnings) == SHARING
+    # The tests before this one may have added or removed some, or may have run in another process.
+    number = len(shared.stores["ingresses"].list())
+    assert shared.render().fragments_rendered >= number
+    assert len(shared.rendered.warnings) == number
     shared.compare()
+
+
+def without_endpoint(shared: Cluster) -> Cluster:
+    """Return *shared* after a render without endpoints."""
+    shared.put(slices(0))
+    shared.render()
+    return shared
 
 
 def labelled(resource: Resource) -> Resource:
