@@ -125,12 +125,13 @@ def _run(run: RenderRun, root: Root, template: Template) -> None:
     run.forget_origins(root.origins.difference(trace.origins))
     root.origins = frozenset(trace.origins)
     opened = {id(region) for region in regions}
-    for region in root.regions:
-        if id(region) not in opened:
-            run.drop_region(region)
-    root.regions = regions
+    former, root.regions = root.regions, regions
     root.parts = parts
     root.is_valid = root.is_changed = True
+    # At last: the root has found the files of these regions registered, and renders again without them.
+    for region in former:
+        if id(region) not in opened:
+            run.drop_region(region)
 
 
 def _collect(run: RenderRun, template: Template, context: Mapping[str, Any]) -> tuple[list[str], list[Region]]:

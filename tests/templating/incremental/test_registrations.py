@@ -62,6 +62,27 @@ def test_a_large_file_of_many_objects_is_kept_once() -> None:
     assert kept < 10_000_000
 
 
+@pytest.mark.parametrize(
+    "text", ["{{ files.file('f', 't') }}", "{% fragment 'last' for s %}{{ files.file('f', 't') }}{% endfragment %}"]
+)
+def test_a_file_of_an_each_that_is_left_out_is_registered_by_the_text_after_it(text: str) -> None:
+    found = TakeoverMachine()
+    # One turn alone: others would register the file after it.
+    turns = (
+        "{% each s in resources.services as 'first' if s.metadata.name == 'a' %}{{ files.file('f', 't') }}{% endeach %}"
+    )
+    others = "{% each s in resources.services as 'other' %}{{ s.metadata.name }}\n{% endeach %}"
+    condition = "{% if resources.others.list() | length > 2 %}" + turns + "{% endif %}\n" + others
+    found.compile([condition + "{% for s in resources.services.list() %}" + text + "{% endfor %}\n"], ["", ""], BASE)
+    found.is_that_of_a_full_render()
+    found.delete(0, "ConfigMap")
+
+    found.is_that_of_a_full_render()
+
+    assert found.rendered is not None
+    assert found.rendered.texts["general/f"].text == "t"
+
+
 async def test_an_ingress_costs_the_same_however_many_share_its_file() -> None:
     costs = []
     for count in (4, 16):
