@@ -1,5 +1,6 @@
 """Static checks of templates: reports every problem of every template before any is rendered."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
@@ -23,6 +24,7 @@ _ABSENT_FILTERS: Final = {
 _FILTERS_BY_NAME: Final = {"map": 0}
 _TESTS_BY_NAME: Final = {"select": 0, "reject": 0, "selectattr": 1, "rejectattr": 1}
 _MOST_KNOWN: Final = 1_000
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class _Known(NamedTuple):
@@ -161,6 +163,9 @@ class TemplateChecker:
                     for found in outer_loops(body.body):
                         message = "`loop` is not available in each: the output of one object must not depend on others"
                         yield found.lineno, message, "number or separate objects outside of each, or use for"
+                case nodes.Const(value=str() as text) if _SURROGATE.search(text):
+                    message = "a text contains half of a surrogate pair, which no file can contain"
+                    yield node.lineno, message, "write the character itself instead of its escapes"
                 case nodes.ScopedEvalContextModifier():
                     yield node.lineno, "autoescape is not supported", "use emitters: | word, | logformat …"
 

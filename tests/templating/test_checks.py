@@ -70,6 +70,15 @@ def test_what_was_fine_is_rejected_where_what_it_needs_is_gone(templates: dict[s
     ]
 
 
+@pytest.mark.parametrize("source", [r'{{ "\ud800" }}', r'{% if x is eq "a\udfff" %}{% endif %}'])
+def test_text_that_no_file_can_contain_is_a_problem_of_its_line(source: str) -> None:
+    (problem,) = problems_of(known_halves=f"global\n{source}\n")
+
+    assert (problem.source, problem.line) == ("known-halves", 2)
+    assert problem.message == "a text contains half of a surrogate pair, which no file can contain"
+    assert problems_of(known_whole=r'{{ "\U0001F600" }}') == []
+
+
 def test_faults_are_reported_every_time() -> None:
     for _ in range(2):
         (problem,) = problems_of(known_wrong="{{ 1 | absent_filter }}\n")
