@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import haptic_trio.ingress.owners
+from haptic_trio.gateway.listeners.exclusions import Room
 from haptic_trio.ingress.classes import OwnClasses
 from haptic_trio.ingress.owners import Claimant, Exclusions, Owners, exclusions_of, owners_of
 from haptic_trio.ingress.served import COMPUTED_KEYS, HOSTS_INDEX, PATHS_INDEX, Vendors, normal_path, partner_of
@@ -98,6 +100,42 @@ def test_incremental_answers_equal_a_complete_read_after_each_change(before: lis
         assert found == answers(store)
         for host, owners in zip(HOSTS, found, strict=False):
             assert (owners.firsts[:1], contested(owners)) == plainly(store, host)
+
+
+@st.composite
+def below(draw: st.DrawFn) -> Resource:
+    host = f"h{draw(st.integers(0, 15))}.example"
+    return ingress(
+        f"i{draw(st.integers(0, 40))}",
+        rule(host, path("/", "web")),
+        namespace=draw(st.sampled_from(NAMESPACES)),
+        age=draw(st.integers(1, 20)),
+        ingress_class="haptic",
+        annotations=draw(st.sampled_from([{}, {PREFIX + "auth-tls-secret": "authorities"}])),
+        tls=draw(st.sampled_from([[], [{"hosts": [host], "secretName": "s"}]])),
+    )
+
+
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None)
+@given(st.lists(below(), min_size=20, max_size=40), st.lists(st.tuples(st.booleans(), below()), max_size=8))
+def test_shares_of_a_line_are_those_of_a_complete_read_after_each_change(before: list[Resource], changes: Any) -> None:
+    store = Store("ingressesByHost", [HOSTS_INDEX])
+    for one in before:
+        store.upsert(one)
+    remembering = Remembering(store)
+    room = Room(hosts=6, size=80, share_hosts=2, share_size=30)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(haptic_trio.ingress.owners, "_ROOM", room)
+        for is_there, one in [(True, before[0]), *changes]:
+            if is_there:
+                store.upsert(one)
+            else:
+                store.delete(ref_of(one))
+
+            found = answers(remembering)[-1]
+            assert found == answers(store)[-1]
+            assert len(found.hosts) <= 6
 
 
 def contested(owners: Owners) -> dict[str, tuple[Claimant, Claimant]]:
