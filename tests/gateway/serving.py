@@ -89,7 +89,7 @@ def endpoints(service: str, *ports: tuple[str, int]) -> Resource:
 def render(*objects: Resource, libraries: tuple[str, ...] = (), user: Config | None = None, **context: Any) -> Rendered:
     """Render *objects* of the class `haptic`, with more *libraries*; *context* is the extraContext of *user*."""
     names = "base", "ssl", *libraries, "gateway"
-    config = library_config(*names, user=user, gatewayAddresses=["127.0.0.1"], **context)
+    config = library_config(*names, user=user, **{"gatewayAddresses": ["127.0.0.1"], **context})
     stores = make_stores(config)
     watched = config.watched_resources.items()
     for one in (gateway_class(), *objects):

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from haptic_trio.gateway.hostnames import ANY, is_hostname, wider
-from haptic_trio.gateway.listeners.addresses import Placement, place_gateways
+from haptic_trio.gateway.listeners.addresses import IP_ADDRESS, Placement, place_gateways
 from haptic_trio.gateway.listeners.certificates import CertificateProblem, certificates_of, names_of
 from haptic_trio.gateway.listeners.clients import (
     ClientValidation,
@@ -168,6 +168,16 @@ def served_ports(gateway: Resource, resources: Lookups, controller: str, rules: 
             rules.pool,
         )
     ]
+
+
+def address_problem(gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> str:
+    """Return why *gateway* lacks an address of the pool; empty if it has all that it asks for."""
+    if not rules.pool or not is_managed(gateway, resources, controller) or is_rejected(gateway):
+        return ""
+    placement = _placement(gateway, resources, controller, rules)
+    if placement.unsupported:
+        return f"spec.addresses: the type {placement.unsupported} is not supported; use {IP_ADDRESS}"
+    return placement.unusable
 
 
 def rejected_ports(gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> list[RejectedPort]:

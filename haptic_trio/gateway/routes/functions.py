@@ -12,6 +12,7 @@ from haptic_trio.gateway.listeners.ports import (
     RejectedListeners,
     RejectedPort,
     ServedPort,
+    address_problem,
     rejected_listeners,
     rejected_ports,
     served_ports,
@@ -129,6 +130,10 @@ class GatewayFunctions:
     ) -> list[RejectedPort]:
         """Return the unavailable ports of the listeners of *gateway*, once for each owner of listeners."""
         return rejected_ports(gateway, resources, controller, rules)
+
+    def address_problem(self, gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> str:
+        """Return why *gateway* lacks an address of the pool; empty if it has all that it asks for."""
+        return address_problem(gateway, resources, controller, rules)
 
     def rejected_listeners(
         self, gateway: Resource, resources: Lookups, controller: str, rules: PortRules

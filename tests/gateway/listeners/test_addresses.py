@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from haptic_trio.gateway.listeners.addresses import BEYOND, Placement, place_gateways
 from haptic_trio.k8s.resource import Resource
 from tests.gateway.objects import gateway
+from tests.gateway.serving import render
 
 POOL = ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
 
@@ -122,6 +123,19 @@ def test_an_address_beyond_the_limit_is_kept_and_counts() -> None:
     found = placed("a", "b", "c", most=1, states={"b": "10.0.0.1", "c": "10.0.0.2"})
 
     assert [found[name].addresses for name in "abc"] == [(), ("10.0.0.1",), ("10.0.0.2",)]
+
+
+def test_gateways_without_an_address_are_not_served_and_their_owners_are_warned() -> None:
+    gateways = [gateway("a"), gateway("b"), gateway("c", addresses=[{"type": "Hostname", "value": "c.test"}])]
+
+    rendered = render(*gateways, gatewayAddresses=POOL, gatewayAddressesPerNamespace=1)
+
+    assert "bind 10.0.0.1:80" in rendered.text
+    assert rendered.text.count("\nfrontend gateway_") == 1
+    assert {str(one.subject): one.message for one in rendered.warnings if one.reason == "AddressNotAssigned"} == {
+        "Gateway web/b": BEYOND,
+        "Gateway web/c": "spec.addresses: the type Hostname is not supported; use IPAddress",
+    }
 
 
 def test_an_unavailable_address_has_a_reason() -> None:
