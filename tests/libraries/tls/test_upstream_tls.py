@@ -28,6 +28,8 @@ class _Handler(QuietHandler):
     def answer(self) -> None:
         shown = self.connection.getpeercert() if isinstance(self.connection, ssl.SSLSocket) else None
         self.send_response(200 if shown else 401)
+        if isinstance(self.connection, ssl.SSLSocket):
+            self.send_header("tls", str(self.connection.version()))
         self.end_headers()
 
 
@@ -87,6 +89,25 @@ def test_server_certificates_are_verified_and_client_certificates_presented(clus
         )
 
         assert {name: ask(cluster.http_port, f"{name}.example.com").status for name in expected} == expected
+
+
+@pytest.mark.haproxy
+def test_no_server_gets_a_newer_version_than_the_maximum(cluster: Cluster) -> None:
+    https = {"backend-protocol": "HTTPS"}
+    with serving_tls() as port:
+        rendered = cluster.serve(
+            annotated("default", "nginx", https),
+            annotated("both", "nginx", {**https, "proxy-ssl-protocols": "TLSv1.2 TLSv1.3"}),
+            annotated("newest", "nginx", {**https, "proxy-ssl-protocols": "TLSv1.3"}),
+            service("web"),
+            endpoint_slice("web", endpoint("127.0.0.1"), ports=port),
+            libraries=LIBRARIES,
+            sslMaxVersion="TLSv1.2",
+        )
+        versions = [ask(cluster.http_port, f"{name}.example.com").headers["tls"] for name in ("default", "both")]
+
+    assert versions == ["TLSv1.2", "TLSv1.2"]
+    assert "the administrator allows no newer one" in rendered.rejected["Ingress default/newest"]
 
 
 @pytest.mark.haproxy
