@@ -71,6 +71,14 @@ EVENT_BUFFER = 500
 T = TypeVar("T")
 
 
+async def pass_on(channel: trio.MemorySendChannel[T], value: T) -> None:
+    """Send *value* to *channel*; a checkpoint only if it is full: otherwise the sender goes on with its turn."""
+    try:
+        channel.send_nowait(value)
+    except trio.WouldBlock:
+        await channel.send(value)
+
+
 class AttemptDue(msgspec.Struct, frozen=True, kw_only=True):
     """The hold of some objects has ended: their new versions may be tried."""
 

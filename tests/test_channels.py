@@ -7,9 +7,9 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
-from trio.testing import MockClock, assert_checkpoints, wait_all_tasks_blocked
+from trio.testing import MockClock, assert_checkpoints, assert_no_checkpoints, wait_all_tasks_blocked
 
-from haptic_trio.channels import EVENT_BUFFER, AnyChange, Channels, ConfigSeen, EventBuffer, Latest
+from haptic_trio.channels import EVENT_BUFFER, AnyChange, Channels, ConfigSeen, EventBuffer, Latest, pass_on
 from haptic_trio.messages import DriftSuspected
 
 
@@ -237,3 +237,14 @@ def test_version_of_what_was_seen_depends_on_both_objects() -> None:
     }
 
     assert len(versions) == 9
+
+
+async def test_a_message_is_passed_on_at_once_while_there_is_room(nursery: trio.Nursery) -> None:
+    sender, receiver = trio.open_memory_channel[int](1)
+
+    with assert_no_checkpoints():
+        await pass_on(sender, 1)
+    nursery.start_soon(pass_on, sender, 2)
+    await wait_all_tasks_blocked()
+
+    assert [await receiver.receive(), await receiver.receive()] == [1, 2]

@@ -1,5 +1,7 @@
 """Exchanges with a CLI socket of HAProxy: a worker's runtime socket, or the master socket."""
 
+import os
+import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -34,14 +36,28 @@ def _limited(path: Path, endpoint: str, limit: float) -> Iterator[None]:
 
 
 async def _exchange(path: Path, request: str) -> str:
-    async with await trio.open_unix_socket(path) as stream:
-        await stream.send_all(request.encode(errors="surrogateescape"))
+    # A stream would give up its turn at each call. This waits only for HAProxy.
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.setblocking(False)
+        connection.connect(os.fspath(path))
+        unsent = memoryview(request.encode(errors="surrogateescape"))
+        while unsent:
+            try:
+                unsent = unsent[connection.send(unsent) :]
+            except BlockingIOError:
+                await trio.lowlevel.wait_writable(connection)
         # The master keeps a connection open after `show proc` until the client closes its side.
-        await stream.send_eof()
+        connection.shutdown(socket.SHUT_WR)
         answer = bytearray()
-        while chunk := await stream.receive_some(RECEIVE_SIZE):
+        while True:
+            try:
+                chunk = connection.recv(RECEIVE_SIZE)
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(connection)
+                continue
+            if not chunk:
+                return answer.decode(errors="replace")
             answer += chunk
-        return answer.decode(errors="replace")
 
 
 class CliConnection:

@@ -15,7 +15,7 @@ import msgspec
 import trio
 
 from haptic_trio.cancellation import finish_despite_cancel
-from haptic_trio.channels import CycleEvent, EventBuffer, InstanceState, Latest
+from haptic_trio.channels import CycleEvent, EventBuffer, InstanceState, Latest, pass_on
 from haptic_trio.dataplane.endpoint import Endpoint, EndpointTimeoutError, PortsUnavailableError, SyncResult
 from haptic_trio.dataplane.sync import WaitNewer
 from haptic_trio.deployment.instance_states import InstanceStates
@@ -105,7 +105,7 @@ async def run_deployer(
         for message in messages:
             events.record(message)
             completed.put(message)
-            await cycles.send(message)
+            await pass_on(cycles, message)
 
     workers = 0
 

@@ -4,7 +4,7 @@ from math import inf
 
 import trio
 
-from haptic_trio.channels import AnyChange, EventBuffer, Latest
+from haptic_trio.channels import AnyChange, EventBuffer, Latest, pass_on
 from haptic_trio.dataplane.planner import AddData
 from haptic_trio.deployment.schedule import Compared, Input, Schedule
 from haptic_trio.haproxy.model import Generation
@@ -78,7 +78,7 @@ async def run_scheduler(
                     deployment = schedule.start(now)
                     events.record(deployment)
                     try:
-                        await deployments.send(deployment)
+                        await pass_on(deployments, deployment)
                     except trio.BrokenResourceError:
                         # The deployer has ended.
                         break

@@ -14,7 +14,7 @@ from math import inf
 import msgspec
 import trio
 
-from haptic_trio.channels import CycleEvent, EventBuffer, Latest
+from haptic_trio.channels import CycleEvent, EventBuffer, Latest, pass_on
 from haptic_trio.dataplane.planner import AddData, KeepServers, OnlyData
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.heartbeat import Heartbeat
@@ -87,7 +87,7 @@ async def run_checker(
                         started=message.started,
                         events=events,
                     )
-                    await cycles.send(rejection)
+                    await pass_on(cycles, rejection)
                     if last_valid is not None and rejection.is_verdict:
                         part = await add_data(last_valid, generation)
                         kept = await _check_part(pipeline, candidate, last_valid, part)
@@ -105,7 +105,7 @@ async def run_checker(
                 last_valid = generation
                 events.record(valid)
                 # The ledger first: it has to know before a deployment completes.
-                await cycles.send(valid)
+                await pass_on(cycles, valid)
                 validated.put(valid)
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import trio
 
-from haptic_trio.channels import AttemptDue, Change, EventBuffer
+from haptic_trio.channels import AttemptDue, Change, EventBuffer, pass_on
 from haptic_trio.heartbeat import Heartbeat
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.messages import (
@@ -99,7 +99,7 @@ async def run_debouncer(
         )
         named.clear()
         events.record(message)
-        await triggers.send(message)
+        await pass_on(triggers, message)
 
     with changes, triggers:
         task_status.started()
@@ -136,6 +136,12 @@ async def _receive(changes: trio.MemoryReceiveChannel[Change], due: float | None
     with suppress(trio.WouldBlock):
         return changes.receive_nowait()
     # Safe to cancel: a memory channel never loses an item to cancellation.
-    with trio.move_on_at(inf if due is None else max(due, trio.current_time())):
+    if due is not None and due <= trio.current_time():
+        # Reflectors that are about to send have their turn first.
+        await trio.lowlevel.checkpoint()
+        with suppress(trio.WouldBlock):
+            return changes.receive_nowait()
+        return None
+    with trio.move_on_at(inf if due is None else due):
         return await changes.receive()
     return None

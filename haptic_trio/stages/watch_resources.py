@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 import trio
 
-from haptic_trio.channels import Change, EventBuffer, Latest
+from haptic_trio.channels import Change, EventBuffer, Latest, pass_on
 from haptic_trio.config.model import WatchedResource
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.client import Client, Selection
@@ -150,7 +150,7 @@ async def _send(
     unread: Latest[ResourceChanged] | None,
 ) -> None:
     if change.initial or is_read is None or unread is None or await is_read(change.stores):
-        await sender.send(change)
+        await pass_on(sender, change)
     else:
         unread.put(change)
 
