@@ -1,7 +1,6 @@
 """Messages that components send to each other; each describes an event, in the past tense; `channels` has the topology.
 
-Messages are immutable. `seen`, `scheduled` and `started` are clock times of Trio; `started` that of the reconciliation.
-"""
+They are immutable. `seen`, `scheduled` and `started` (of the reconciliation) are clock times of Trio."""
 
 import math
 from collections.abc import Mapping
@@ -197,6 +196,7 @@ class ConfigValidated(msgspec.Struct, frozen=True, kw_only=True):
     phases: Phases
     warnings: tuple[Problem, ...] = ()
     started: float = 0.0
+    is_deployed: bool = False  # all endpoints ran it before the reconciliation, which has changed nothing
 
 
 class ValidationFailed(msgspec.Struct, frozen=True, kw_only=True):

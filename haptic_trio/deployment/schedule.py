@@ -96,6 +96,8 @@ class Schedule:
         self._last = -inf
         # The valid generation that all endpoints were offered with permission to reload, and the one that all run.
         self._offered = self._taken = ""
+        # The cycle whose deployment made them run it.
+        self._taken_by = ""
         self._compared: Compared | None = None
         self._is_comparing = self._is_late = False
 
@@ -112,7 +114,7 @@ class Schedule:
                 self._valid = message
                 if self._prepared is not None and not _is_newer(self._prepared, message):
                     self._prepared = None
-                if self._prepared is None or self._left_out:
+                if (self._prepared is None or self._left_out) and not self._runs_everywhere(message):
                     self._why = DeploymentReason.VALIDATED
                 # Else endpoints have, or get, a newer configuration, and report whether they hold back a part of it.
             case ValidationFailed():
@@ -128,10 +130,15 @@ class Schedule:
                 self._standing = message.standing
                 self._allowed = {start for start in self._allowed if start > message.standing.begun}
                 if not (message.standing.held or message.failed or message.superseded):
-                    self._taken = message.generation
+                    self._taken, self._taken_by = message.generation, message.correlation
             case Compared():
                 self._compared, self._is_comparing = message, False
                 self._is_late = self._lacks_comparison()
+
+    def _runs_everywhere(self, valid: ConfigValidated) -> bool:
+        """Whether another deployment of *valid* would change nothing, and report nothing new."""
+        is_known = valid.is_deployed or valid.correlation == self._taken_by
+        return self._fast_lane and is_known and valid.generation.id == self._taken
 
     def _take_rejection(self, rejection: ValidationFailed) -> None:
         # If the first output of a new ConfigMap is rejected, the previous valid configuration stays in force.

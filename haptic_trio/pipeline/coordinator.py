@@ -6,7 +6,7 @@ from functools import partial
 import msgspec
 import trio
 
-from haptic_trio.channels import CycleEvent, EventBuffer, Latest
+from haptic_trio.channels import CycleEvent, EventBuffer, Latest, pass_on
 from haptic_trio.dataplane.planner import AddData, KeepServers, OnlyData
 from haptic_trio.heartbeat import Heartbeat
 from haptic_trio.messages import (
@@ -154,7 +154,7 @@ class _Coordinator:
         else:
             self._events.record(outcome)
         # The ledger first: it has to know the cycle before its deployment completes.
-        await self._cycles.send(outcome)
+        await pass_on(self._cycles, outcome)
         match outcome:
             case ConfigValidated():
                 self._validated.put(outcome)
@@ -167,7 +167,7 @@ class _Coordinator:
     def _known_outcome(self, candidate: Prepared, lane: FastLane) -> ConfigPrepared | ConfigValidated:
         """Return the message of *candidate*, or that its generation is valid: the newest one, which was checked before.
 
-        Most changes in a cluster change no output; these need no other check, and one deployment instead of two.
+        Most changes in a cluster change no output; these need no other check, and no deployment.
         """
         prepared, newest = candidate.message, lane.prepared.value
         valid = self._checked if self._checked is not None else self._validated.value
@@ -179,7 +179,8 @@ class _Coordinator:
                 # The check decides about contents that are new, whether they change the output or not.
                 return prepared
             self._pipeline.accept(candidate.rendered)
-        return _validated_again(valid, prepared)
+        is_deployed = prepared.reason is Reason.CHANGED and _runs_everywhere(lane.completed.value, known)
+        return _validated_again(valid, prepared, is_deployed=is_deployed)
 
     async def publish(self, checked: CheckedConfig) -> None:
         """Publish *checked*, and before it what has changed since its check."""
@@ -215,12 +216,18 @@ class _Coordinator:
     async def _begin(self, trigger: ReconcileTriggered) -> None:
         """Reconcile for a *trigger* that comes from here, not from the debouncer."""
         self._events.record(trigger)
-        await self._cycles.send(trigger)
+        await pass_on(self._cycles, trigger)
         with self._heartbeat.busy() as progress:
             await self.reconcile(trigger, progress)
 
 
-def _validated_again(valid: ConfigValidated, prepared: ConfigPrepared) -> ConfigValidated:
+def _runs_everywhere(completed: DeploymentCompleted | None, generation: str) -> bool:
+    if completed is None or completed.generation != generation:
+        return False
+    return not (completed.failed or completed.superseded or completed.standing.held)
+
+
+def _validated_again(valid: ConfigValidated, prepared: ConfigPrepared, *, is_deployed: bool) -> ConfigValidated:
     """Return *valid* as the outcome of the cycle that made *prepared*, the same generation."""
     return msgspec.structs.replace(
         valid,
@@ -229,6 +236,7 @@ def _validated_again(valid: ConfigValidated, prepared: ConfigPrepared) -> Config
         generation=prepared.generation,
         phases=prepared.phases,
         started=prepared.started,
+        is_deployed=is_deployed,
     )
 
 
@@ -239,7 +247,7 @@ async def _take_waiting(
 ) -> ReconcileTriggered:
     """Return the newest of *trigger* and the waiting ones, after sending each to the ledger."""
     while True:
-        await cycles.send(trigger)
+        await pass_on(cycles, trigger)
         try:
             trigger = triggers.receive_nowait()
         except (trio.WouldBlock, trio.EndOfChannel):

@@ -1,8 +1,8 @@
 """Ledger of open reconciliations; reports the outcome of each.
 
 A cycle ends when it fails, when its last deployment is completed and no
-endpoint holds back a part of it, when a newer one supersedes it, or, on a
-follower, when it is validated.
+endpoint holds back a part of it, when it has changed nothing, when a newer one
+supersedes it, or, on a follower, when it is validated.
 """
 
 import trio
@@ -62,7 +62,9 @@ class CycleLedger:
         if isinstance(event, ConfigPrepared):
             return merged
         self._validated.add(event.correlation)
-        return merged if self._is_leader else merged + self._end_validated(now)
+        if not self._is_leader:
+            return merged + self._end_validated(now)
+        return merged + self._end_older(event.correlation, now, Outcome.UNCHANGED) if event.is_deployed else merged
 
     def _end_merged(self, correlation: str, now: float) -> list[ReconcileCompleted]:
         """End the triggers that the coordinator took together with *correlation*."""
@@ -86,11 +88,16 @@ class CycleLedger:
         if event.correlation not in self._open:
             # A retry, or a deployment to a new endpoint: its cycle ended before.
             return []
+        is_open = _is_held(event) or event.is_continued
+        return self._end_older(event.correlation, now, None if is_open else _outcome_of(event))
+
+    def _end_older(self, newest: str, now: float, outcome: Outcome | None) -> list[ReconcileCompleted]:
+        """End all cycles before *newest*, and *newest* itself if it has an *outcome*."""
         ended = []
         for correlation in tuple(self._open):
-            if correlation == event.correlation:
-                if not (_is_held(event) or event.is_continued):
-                    ended.append(self._end(correlation, _outcome_of(event), now))
+            if correlation == newest:
+                if outcome is not None:
+                    ended.append(self._end(correlation, outcome, now))
                 break
             ended.append(self._end(correlation, Outcome.SUPERSEDED, now))
         return ended

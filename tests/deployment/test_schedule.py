@@ -156,8 +156,10 @@ def test_data_is_deployed_before_it_is_checked() -> None:
 
     world.prepare(1, 2)
 
-    assert world.running["a"] == (1, 2)
-    assert world.reloads == []
+    assert (world.running["a"], world.reloads) == ((1, 2), [])
+    count = len(world.whys)
+    world.validate_newest()
+    assert len(world.whys) == count
 
 
 def test_data_does_not_wait_behind_structure_that_is_held_back() -> None:

@@ -47,6 +47,15 @@ def feed(ledger: CycleLedger, *events: CycleEvent) -> list[tuple[str, Outcome]]:
     return ended
 
 
+@pytest.mark.parametrize(("is_leader", "outcome"), [(True, Outcome.UNCHANGED), (False, Outcome.VALIDATED)])
+def test_a_cycle_that_changes_nothing_ends_without_a_deployment(is_leader: bool, outcome: Outcome) -> None:
+    ledger = CycleLedger(is_leader=is_leader)
+    same = msgspec.structs.replace(validated("b"), is_deployed=True)
+
+    assert feed(ledger, triggered("a"), triggered("b"), same) == [("a", Outcome.SUPERSEDED), ("b", outcome)]
+    assert ledger.open == ()
+
+
 @pytest.mark.parametrize(
     ("completion", "outcome"),
     [
