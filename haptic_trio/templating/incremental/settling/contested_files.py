@@ -168,8 +168,10 @@ class _Decision:
         self._wants: dict[ObjectId, dict[str, list[RenderedFile]]] = {}
         self._quarantined: set[ObjectId] = set()
         self._taken: dict[str, RenderedFile] = {}
-        self._chosen: list[tuple[ObjectId, Fallback, RenderedFile]] = []
-        """Files with the content of other objects in the fallbacks that are used."""
+        self._lent: set[str] = set()
+        """Taken paths of which a fallback has the former content of another object."""
+        self._borrowed: list[tuple[ObjectId, RenderedFile]] = []
+        """Files with the content of other objects, of the fallbacks that are used."""
         self._in_namespace: dict[tuple[str, str], dict[_Content, set[ObjectId]]] = {}
         """Contents that objects want which do not fail, by namespace and path, each with these objects."""
 
@@ -215,49 +217,60 @@ class _Decision:
                 losers[found] = lost
             if found not in self._failing and not lost:
                 self._taken.update((path, files[0]) for path, files in wants.items())
+                self._lent.difference_update(wants)
             elif found in self._quarantined and (unusable := self._take_fallback(found, paths)):
                 denied[found] = unusable
-        return losers, denied, self._yield(denied)
+        return losers, denied, self._yield()
 
     def _take_fallback(self, found: ObjectId, disputed: frozenset[str]) -> frozenset[Fallback]:
         """Give the object *found* the files of its first fallback that may have them; return those that may not."""
         unusable: set[Fallback] = set()
         for fallback, outputs in self._candidates(found):
             files = [file for output in outputs for file in output.files if file.path in disputed]
-            own = [file for file in files if file.source is None]
-            if not any(self._is_taken(file) or self._gives_way(found, file) for file in own):
-                self._taken.update((file.path, file) for file in own)
-                self._chosen += [(found, fallback, file) for file in files if file.source is not None]
-                break
-            unusable.add(fallback)
+            if any(self._is_taken(file, by_fallback=True) or self._gives_way(found, file) for file in files):
+                unusable.add(fallback)
+                continue
+            for file in files:
+                if file.source is None:
+                    self._lent.discard(file.path)
+                else:
+                    self._borrowed.append((found, file))
+                    if file.path not in self._taken:
+                        self._lent.add(file.path)
+                self._taken.setdefault(file.path, file)
+            break
         return frozenset(unusable)
 
-    def _yield(self, denied: dict[ObjectId, frozenset[Fallback]]) -> dict[ObjectId, frozenset[str]]:
-        """Return the paths with contents of other objects that fallbacks leave to others; add to *denied* the others.
+    def _yield(self) -> dict[ObjectId, frozenset[str]]:
+        """Return the paths of borrowed files that fallbacks leave to others, by object.
 
-        Without a present content, the fallback of an object in the namespace of that other object has its own.
+        Without a present content, the fallback of an object in the namespace of the other object has its own.
         """
         yielding: dict[ObjectId, frozenset[str]] = {}
 
-        def precedence(chosen: tuple[ObjectId, Fallback, RenderedFile]) -> tuple[bool, str, ObjectId]:
-            found, _, file = chosen
+        def precedence(borrowed: tuple[ObjectId, RenderedFile]) -> tuple[bool, str, ObjectId]:
+            found, file = borrowed
             return file.source is None or file.source[0] != found[0], self._ages[found], found
 
-        for found, fallback, file in sorted(self._chosen, key=precedence):
-            taken = self._taken.setdefault(file.path, file)
-            if is_same_file(taken, file):
-                continue
-            if taken.source == file.source:
+        for found, file in sorted(self._borrowed, key=precedence):
+            if file.path in self._lent:
+                self._lent.discard(file.path)
+                self._taken[file.path] = file
+            if not is_same_file(self._taken[file.path], file):
                 yielding[found] = yielding.get(found, frozenset()) | {file.path}
-            else:
-                denied[found] = denied.get(found, frozenset()) | {fallback}
         return yielding
 
-    def _is_taken(self, file: RenderedFile) -> bool:
+    def _is_taken(self, file: RenderedFile, *, by_fallback: bool = False) -> bool:
         taken = self._taken.get(file.path)
-        return taken is not None and not is_same_file(taken, file)
+        if taken is None or is_same_file(taken, file):
+            return False
+        # A fallback can have any content of that object, so another one can replace its own.
+        is_shared = file.source is not None and file.source == taken.source
+        return not (is_shared and (by_fallback or file.path in self._lent))
 
     def _gives_way(self, found: ObjectId, file: RenderedFile) -> bool:
+        if file.source is not None:
+            return False
         contents, content = self._in_namespace.get((found[0], file.path), {}), _content_of(file)
         # The object itself may want few other contents: the search ends soon.
         return any(one != content and wanting != {found} for one, wanting in contents.items())

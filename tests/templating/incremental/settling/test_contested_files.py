@@ -239,6 +239,17 @@ def test_a_fallback_is_used_again_once_its_file_is_free() -> None:
     assert served(machine) == ("middle", ["Service x/b"])
 
 
+def test_a_name_that_another_object_has_as_well_is_decided_by_age_although_its_content_is_borrowed() -> None:
+    machine = machine_of(USING + TURNS)
+    borrowing = wanting("a", created="2026-01-02", file=None)
+    accept(machine, wanting("a", "first", kind="ConfigMap"), borrowing)
+    # The same name for a content of its own.
+    machine.write([wanting("b", "own", created="2026-01-01", ref="none")])
+    assert served(machine) == ("own", ["Service x/a"])
+    machine.write([wanting("b", "own", created="2026-01-01", ref="none", file=None)])
+    assert served(machine) == ("first", [])
+
+
 @pytest.mark.process
 async def test_a_rotated_secret_rejects_no_object_beside_one_that_uses_the_former_content() -> None:
     bench = Bench()
