@@ -17,7 +17,6 @@ from cryptography.x509 import ocsp
 from cryptography.x509.oid import AuthorityInformationAccessOID
 from OpenSSL import SSL
 
-from haptic_trio.errors import HapticError
 from haptic_trio.k8s.resource import Resource
 from tests.libraries.conftest import Cluster
 from tests.libraries.tls.test_ssl import AUTHORITY, secret, secure
@@ -65,19 +64,6 @@ def test_the_modern_profile_is_tls_1_3_alone(cluster: Cluster) -> None:
         assert connection.version() == "TLSv1.3"
     with pytest.raises((ssl.SSLError, ConnectionError)), connected(port, client(newest=False)):
         pass
-
-
-def test_no_client_gets_a_newer_version_than_the_maximum(cluster: Cluster) -> None:
-    port = serve(cluster, sslMaxVersion="TLSv1.2")
-
-    with connected(port, client()) as connection:
-        assert connection.version() == "TLSv1.2"
-
-
-@pytest.mark.parametrize("settings", [{"tlsProfile": "modern"}, {"sslMinVersion": "TLSv1.3"}], ids=str)
-def test_a_maximum_below_the_minimum_is_rejected(cluster: Cluster, settings: dict[str, str]) -> None:
-    with pytest.raises(HapticError, match=r"sslMaxVersion is TLSv1\.2, and the minimum is TLSv1\.3"):
-        cluster.render(sslMaxVersion="TLSv1.2", **settings)
 
 
 def test_ciphers_are_those_that_are_set(cluster: Cluster) -> None:

@@ -83,8 +83,6 @@ async def test_a_request_is_served_reported_and_logged_like_any_other(cluster: C
         log.bind((HERE, 0))
         log.settimeout(20)
         settings = {"accessLogFormat": "json", "accessLogTarget": f"{HERE}:{log.getsockname()[1]}"}
-        # A maximum for TLS over TCP does not concern QUIC.
-        settings["sslMaxVersion"] = "TLSv1.2"
         with edge(cluster, requestIdHeader="X-Request-ID", hstsMaxAge=60, accessLog=True, **settings) as port:
             client = await connected(nursery, port)
             claims = {"X-Forwarded-For": "203.0.113.5", "X-Forwarded-Proto": "http", "X-Request-ID": "mine"}

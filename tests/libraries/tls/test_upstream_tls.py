@@ -28,8 +28,6 @@ class _Handler(QuietHandler):
     def answer(self) -> None:
         shown = self.connection.getpeercert() if isinstance(self.connection, ssl.SSLSocket) else None
         self.send_response(200 if shown else 401)
-        if isinstance(self.connection, ssl.SSLSocket):
-            self.send_header("tls", str(self.connection.version()))
         self.end_headers()
 
 
@@ -92,22 +90,27 @@ def test_server_certificates_are_verified_and_client_certificates_presented(clus
 
 
 @pytest.mark.haproxy
-def test_no_server_gets_a_newer_version_than_the_maximum(cluster: Cluster) -> None:
+def test_a_server_with_an_older_version_than_the_minimum_gets_no_requests(cluster: Cluster) -> None:
     https = {"backend-protocol": "HTTPS"}
-    with serving_tls() as port:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with serving_tls() as new, serving_tls(context) as old:
         rendered = cluster.serve(
-            annotated("default", "nginx", https),
-            annotated("both", "nginx", {**https, "proxy-ssl-protocols": "TLSv1.2 TLSv1.3"}),
-            annotated("newest", "nginx", {**https, "proxy-ssl-protocols": "TLSv1.3"}),
-            service("web"),
-            endpoint_slice("web", endpoint("127.0.0.1"), ports=port),
+            annotated("new", "nginx", https, to="new"),
+            annotated("default", "nginx", https, to="old"),
+            annotated("both", "nginx", {**https, "proxy-ssl-protocols": "TLSv1.2 TLSv1.3"}, to="old"),
+            annotated("oldest", "nginx", {**https, "proxy-ssl-protocols": "TLSv1.2"}, to="old"),
+            *(service(name) for name in ("new", "old")),
+            endpoint_slice("new", endpoint("127.0.0.1"), ports=new),
+            endpoint_slice("old", endpoint("127.0.0.1"), ports=old),
             libraries=LIBRARIES,
-            sslMaxVersion="TLSv1.2",
+            sslServerMinVersion="TLSv1.3",
+            retries=0,
         )
-        versions = [ask(cluster.http_port, f"{name}.example.com").headers["tls"] for name in ("default", "both")]
+        statuses = [ask(cluster.http_port, f"{name}.example.com").status for name in ("new", "default", "both")]
 
-    assert versions == ["TLSv1.2", "TLSv1.2"]
-    assert "the administrator allows no newer one" in rendered.rejected["Ingress default/newest"]
+    assert statuses == [401, 503, 503]
+    assert "the administrator allows no older one" in rendered.rejected["Ingress default/oldest"]
 
 
 @pytest.mark.haproxy
