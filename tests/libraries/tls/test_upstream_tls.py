@@ -90,30 +90,6 @@ def test_server_certificates_are_verified_and_client_certificates_presented(clus
 
 
 @pytest.mark.haproxy
-def test_a_server_with_an_older_version_than_the_minimum_gets_no_requests(cluster: Cluster) -> None:
-    https = {"backend-protocol": "HTTPS"}
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.maximum_version = ssl.TLSVersion.TLSv1_2
-    with serving_tls() as new, serving_tls(context) as old:
-        rendered = cluster.serve(
-            annotated("new", "nginx", https, to="new"),
-            annotated("default", "nginx", https, to="old"),
-            annotated("both", "nginx", {**https, "proxy-ssl-protocols": "TLSv1.2 TLSv1.3"}, to="old"),
-            annotated("oldest", "nginx", {**https, "proxy-ssl-protocols": "TLSv1.2"}, to="old"),
-            *(service(name) for name in ("new", "old")),
-            endpoint_slice("new", endpoint("127.0.0.1"), ports=new),
-            endpoint_slice("old", endpoint("127.0.0.1"), ports=old),
-            libraries=LIBRARIES,
-            sslServerMinVersion="TLSv1.3",
-            retries=0,
-        )
-        statuses = [ask(cluster.http_port, f"{name}.example.com").status for name in ("new", "default", "both")]
-
-    assert statuses == [401, 503, 503]
-    assert "the administrator allows no older one" in rendered.rejected["Ingress default/oldest"]
-
-
-@pytest.mark.haproxy
 def test_a_server_cannot_choose_the_group_of_a_key_exchange(cluster: Cluster, tmp_path: Path) -> None:
     """With a prime of 10,000 bits, a handshake would stop a thread of HAProxy for seconds."""
     (tmp_path / "group.pem").write_text(parameters(2_048))
