@@ -68,7 +68,7 @@ def test_a_rejected_gateway_of_another_namespace_keeps_no_renewed_certificate_fr
     assert rendered.text.count("frontend gateway_") == 2
 
 
-def test_a_rejected_gateway_keeps_its_certificate_once_no_other_one_has_the_file() -> None:
+def test_a_rejected_gateway_shows_the_renewed_certificate_when_no_other_one_has_the_file_any_more() -> None:
     controller = begin(gateway_of("evil", 1, 1), gateway_of("victim", 1, 5))
     controller.render(gateway_of("evil", 2, 1, is_broken=True))
     controller.render(secret_of(RENEWED, 2))
@@ -77,7 +77,7 @@ def test_a_rejected_gateway_keeps_its_certificate_once_no_other_one_has_the_file
     rendered = controller.render()
 
     assert rejected_in(rendered) == [("evil", True)]
-    assert FIRST[0] in rendered.texts[FILE].text
+    assert RENEWED[0] in rendered.texts[FILE].text
     rendered = controller.render(gateway_of("evil", 3, 1))
     assert (rendered.rejections, RENEWED[0] in rendered.texts[FILE].text) == ((), True)
 

@@ -47,7 +47,11 @@ class QuarantinedObject(msgspec.Struct, frozen=True, kw_only=True):
 class Quarantine:
     """Quarantined objects and good outputs of one configuration. Plain state without locks or tasks."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """*settings* are the variables of the configuration."""
+        self._settings = settings
+        # Good outputs of former configurations with other settings, of objects that have been rejected since.
+        self._outdated: dict[FragmentKey, FragmentOutput] = {}
         self._good: dict[FragmentKey, FragmentOutput] = {}
         self._rejected: dict[FragmentKey, dict[str, Problem]] = {}
         self._objects: dict[ResourceRef, QuarantinedObject] = {}
@@ -97,12 +101,13 @@ class Quarantine:
         an output keeps no good output: the new value may forbid it. May be
         called from another thread.
         """
-        found, good, objects = Quarantine(), dict(self._good), tuple(self._objects)
+        found, good, objects = Quarantine(settings), dict(self._good), tuple(self._objects)
         former = {_object_of(key) for key, output in good.items() if not _is_permitted(output, settings)}
         if former:
             good = {key: output for key, output in good.items() if _object_of(key) not in former}
         failing = {(ref.kind, ref.namespace, ref.name) for ref in objects}
         found._good = good
+        found._outdated = dict(good) if settings != self._settings else self._outdated
         found._inherited = frozenset(good if not failing else (key for key in good if _object_of(key) not in failing))
         found.setbacks = self.setbacks.released()
         found.reported_warnings = self.reported_warnings
@@ -128,7 +133,7 @@ class Quarantine:
         *instead* replace their good outputs.
         """
         good = ChainMap(dict(instead), self._good) if instead else self._good
-        return Recall(good, self._rejected, omitted or {}, self._newer, self._paused)
+        return Recall(good, self._rejected, omitted or {}, self._newer, self._paused, self._outdated)
 
     def find_suspects(
         self, serial: int, produced: Mapping[FragmentKey, FragmentOutput]
@@ -266,6 +271,9 @@ class Quarantine:
                     self._good[key] = output
         self._inherited = frozenset()
         self._collect_newer()
+        if self._outdated:
+            rejected = {_object_of(rejection.key) for rejection in rejections if not rejection.is_apart}
+            self._outdated = {key: one for key, one in self._outdated.items() if _object_of(key) in rejected}
         still = {rejection.key for rejection in rejections}
         self._rejected = {key: digests for key, digests in self._rejected.items() if key in still}
 

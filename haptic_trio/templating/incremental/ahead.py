@@ -39,6 +39,8 @@ class Result(NamedTuple):
     made: BodyResult
     closing: BodyResult | None
     """The result of the body for a rejected object; None if the object was not rejected."""
+    former: BodyResult | None = None
+    """The result of the body for a former version, whose output is a revision of the good one; None without one."""
 
 
 class Ahead:

@@ -6,22 +6,24 @@ fallbacks (see `quarantined`), or nothing; other objects render on.
 
 from collections.abc import Callable
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from haptic_trio.errors import Problem
 from haptic_trio.templating.incremental.ahead import Result, without_known_files
-from haptic_trio.templating.incremental.bodies import Given, call_body, call_closing, with_room
+from haptic_trio.templating.incremental.bodies import Given, call_body, call_closing, call_former, with_room
 from haptic_trio.templating.incremental.outputs import BodyResult, Fallback, FragmentOutput
-from haptic_trio.templating.incremental.quarantined import id_of_subject, is_turn_of, question_of
-from haptic_trio.templating.incremental.records import Child
+from haptic_trio.templating.incremental.records import Child, id_of_subject, is_turn_of, question_of
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.settling.former_endpoints import as_it_may_be
 from haptic_trio.templating.values.limits import LimitReachedError
 from haptic_trio.templating.values.marks import mark, strip_marks
 from haptic_trio.templating.values.subjects import FragmentKey, Origin, Rejection, RenderedText, is_same_object
 from haptic_trio.templating.values.text import Emitted
+
+Bodies: TypeAlias = Callable[[Any], Callable[[], str]]
+"""Returns the body of a turn for a version of its object."""
 
 
 def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str], *, is_apart: bool = False) -> str:
@@ -33,12 +35,19 @@ def attempt(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], 
 
 
 def find_output(
-    run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str], *, is_apart: bool = False
+    run: RenderRun,
+    origin: Origin,
+    resource: Any,
+    caller: Callable[[], str],
+    *,
+    is_apart: bool = False,
+    bodies: Bodies | None = None,
 ) -> tuple[str, Origin]:
     """Return the output of *caller* for *resource*, or the fallback, and the origin of that text: *origin*, mostly.
 
     If the object is quarantined, *caller* is called nevertheless, to find out
     whether it still fails. With *is_apart* a failure affects this fragment only.
+    A turn has *bodies*, so that its fallback can be rendered again.
     """
     subject = origin.subject
     is_inner = _is_inner(run, origin)
@@ -67,11 +76,13 @@ def find_output(
             _attribute_files(run, len(run.unit_files) - registered, origin)
             return made.text, origin
     run.quarantined.demand(key, made.guards)
-    if made.problem is not None and isinstance(run.unit, Child):
-        run.quarantined.fail(key, made, run.unit.object_id)
+    if isinstance(run.unit, Child):
+        run.quarantined.note_result(key, made, run.unit.object_id)
     # Inner fragments are dropped with it, but their rejections are reasons why the object is quarantined.
     before.restore(run, keep_rejections=problem is None)
     good = _find_output(run, origin, fallback, resource, is_apart=is_apart)
+    if good is not None and not is_apart and fallback is not None and _may_be_renewed(run, key, good):
+        good = _renewed(run, origin, good, _for_former(run, origin, good, resource, made, bodies, ahead))
     if problem is not None:
         _reject(run, origin, problem, made, has_fallback=_has_fallback(fallback, good), is_apart=is_apart)
     if good is None:
@@ -91,7 +102,9 @@ def _is_inner(run: RenderRun, origin: Origin) -> bool:
     return bool(run.subjects) and any(is_same_object(outer, origin.subject) for outer in run.subjects)
 
 
-def attempt_ahead(run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str]) -> Result | None:
+def attempt_ahead(
+    run: RenderRun, origin: Origin, resource: Any, caller: Callable[[], str], bodies: Bodies
+) -> Result | None:
     """Return what *caller*, the body of a turn, gives, for an `attempt` after the change that is shown is taken in.
 
     Whether the object is quarantined and how much its namespace may output is decided by that one.
@@ -104,11 +117,16 @@ def attempt_ahead(run: RenderRun, origin: Origin, resource: Any, caller: Callabl
     elif trace.rejections or run.quarantined.concerns(trace.asked):
         return None
     origins = {number: run.origins[number] for number in trace.origins}
-    inside, closing = Given(run), None
-    if run.quarantined.fallback_of(origin.subject) is Fallback.CLOSED:
+    inside, closing, former = Given(run), None, None
+    fallback = run.quarantined.fallback_of(origin.subject)
+    if fallback is Fallback.CLOSED:
         closing = call_closing(run, origin, resource, caller)
         inside.restore(run)
-    return Result(resource, trace, origins, made, closing)
+    elif fallback is not None:
+        good = run.quarantined.find(run.recall, origin.key, fallback, resource)
+        if good is not None and _is_kept(good.resource) and good.resource is not resource:
+            former = call_former(run, origin, good, bodies(good.resource))
+    return Result(resource, trace, origins, made, closing, former)
 
 
 def _find_ahead(run: RenderRun) -> Result | None:
@@ -168,6 +186,7 @@ def _find_output(
     """Return the fallback of the fragment; None without a usable one."""
     key, recall = origin.key, run.recall
     found = run.quarantined.find(recall, key, fallback, resource)
+    run.quarantined.offer(key, is_known=fallback is not None or is_apart)
     if found is None:
         return None
     for file in found.files:
@@ -181,6 +200,58 @@ def _find_output(
         # For single fragments it is not decided who may have a file.
         return None
     return revised
+
+
+def _may_be_renewed(run: RenderRun, key: FragmentKey, good: FragmentOutput) -> bool:
+    """Whether *good* is rendered again: while its object is paused, only for the settings."""
+    return run.recall.paused.problem_of(key) is None or run.recall.is_outdated(key, good)
+
+
+def _for_former(
+    run: RenderRun,
+    origin: Origin,
+    good: FragmentOutput,
+    resource: Any,
+    made: BodyResult,
+    bodies: Bodies | None,
+    ahead: Result | None,
+) -> FragmentOutput | None:
+    """Return the output for the version of the object that has given *good*, as it is now; None if that fails."""
+    former = good.original or good
+    if former.resource is resource:
+        # Another fragment fails, or this one for something that it looked up.
+        output = msgspec.structs.replace(made.output, original=former) if made.output is not None else None
+    elif bodies is None or not _is_kept(former.resource):
+        return None
+    elif ahead is not None and ahead.former is not None and _is_revision_of(ahead.former.output, former):
+        output = with_room(run, origin, ahead.former, is_closing=True).output
+    else:
+        output = call_former(run, origin, former, bodies(former.resource)).output
+    return output if output is None or run.recall.verdict_on(origin.key, output) is None else None
+
+
+def _is_kept(version: Any) -> bool:
+    """Whether the content of *version* is known: that of an on-demand object may have to be fetched again."""
+    return type(version) is dict
+
+
+def _is_revision_of(output: FragmentOutput | None, former: FragmentOutput) -> bool:
+    return output is None or output.original is former
+
+
+def _renewed(
+    run: RenderRun, origin: Origin, good: FragmentOutput, output: FragmentOutput | None
+) -> FragmentOutput | None:
+    """Return *output*, or *good* as it was if fragments of the object cannot be rendered again; None if it may not."""
+    key = origin.key
+    run.quarantined.renew(key, output)
+    if not run.quarantined.renewals.keeps(key):
+        return output or good
+    if run.recall.is_outdated(key, good):
+        # It has the former rules of the administrator.
+        run.quarantined.give_up(origin.subject)
+        return None
+    return good
 
 
 def _has_fallback(fallback: Fallback | None, good: FragmentOutput | None) -> bool:

@@ -1,7 +1,10 @@
 """Calls of the bodies of fragments, within the limits of fragments and namespaces."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Final
+
+import msgspec
 
 from haptic_trio.templating.incremental.outputs import EMPTY, BodyResult, FragmentOutput, frozen, own_part
 from haptic_trio.templating.incremental.run import RenderRun
@@ -63,7 +66,9 @@ def call_body(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, c
         text = caller()
         files = run.registered_since(registered)
         # In the text for a rejected object, fragments inside have no outputs of their own.
-        own_text, inner_files = (None, EMPTY) if run.is_closing else own_part(origin, text, files, run.origins)
+        own_text, inner_files = (
+            (None, EMPTY) if run.is_closing or run.is_former else own_part(origin, text, files, run.origins)
+        )
         made = FragmentOutput(
             strip_marks(text),
             files,
@@ -120,7 +125,7 @@ def _check_limits(run: RenderRun, key: FragmentKey, output: FragmentOutput) -> N
         _check_backends(run, output)
     run.note_success(key.fragment)
     if not run.ahead.is_rendering:
-        _claim(run, key, output, is_closing=run.is_closing)
+        _claim(run, key, output, is_closing=run.is_closing or run.is_former)
 
 
 def _claim(run: RenderRun, key: FragmentKey, output: FragmentOutput, *, is_closing: bool) -> None:
@@ -156,6 +161,29 @@ def call_closing(run: RenderRun, origin: Origin, resource: Any, caller: Callable
         return made if run.asks_rejected else made._replace(output=None)
     finally:
         run.is_closing, run.asks_rejected = outer
+
+
+def call_former(run: RenderRun, origin: Origin, former: FragmentOutput, caller: Callable[[], str]) -> BodyResult:
+    """Call the body *caller* of a turn for the version of the object that has given *former*; undo all records.
+
+    Its lookups stay recorded. The output is a revision of *former*.
+    """
+    before, trace, counted = Given(run), run.trace, len(run.trace.ordinals)
+    outer = run.asks_rejected, run.ordinals, run.claimed, run.quarantined, run.rendered
+    # As at the beginning of the turn: fragments inside have the same keys as for the present version.
+    run.ordinals, run.claimed = defaultdict(int), {}
+    run.quarantined, run.is_former = run.quarantined.for_trial(), True
+    try:
+        made = call_body(run, origin, origin.key, former.resource, caller)
+    finally:
+        run.is_former = False
+        run.asks_rejected, run.ordinals, run.claimed, run.quarantined, run.rendered = outer
+    before.restore(run)
+    del trace.ordinals[counted:]
+    if made.output is None:
+        return made
+    output = msgspec.structs.replace(made.output, version=former.version, original=former)
+    return made._replace(output=output)
 
 
 def with_room(run: RenderRun, origin: Origin, made: BodyResult, *, is_closing: bool = False) -> BodyResult:

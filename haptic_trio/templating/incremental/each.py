@@ -26,6 +26,7 @@ from haptic_trio.templating.values.faults import ContentUnavailableError, Templa
 from haptic_trio.templating.values.limits import cpu_clock
 from haptic_trio.templating.values.marks import REGION, split_marks
 from haptic_trio.templating.values.sort_keys import order_by
+from haptic_trio.templating.values.subjects import id_of_resource
 from haptic_trio.templating.values.text import Emitted
 
 _LAST: Final = (2,)
@@ -193,7 +194,7 @@ def _children(region: Region, resources: Iterable[Any]) -> list[Child]:
 
 
 def _child(region: Region, resource: Any) -> Child:
-    object_id = id_of(resource)
+    object_id = id_of_resource(resource)
     try:
         order = order_by(resource, region.criteria)
     except ContentUnavailableError:
@@ -202,12 +203,6 @@ def _child(region: Region, resource: Any) -> Child:
         child.is_placed = False
         return child
     return Child(region, object_id, (order, object_id), resource)
-
-
-def id_of(resource: Mapping[str, Any]) -> ObjectId:
-    """Return the identity of *resource* in its store."""
-    metadata = resource.get("metadata") or {}
-    return metadata.get("namespace") or "", metadata.get("name") or "", resource.get("kind") or ""
 
 
 def take_change(run: RenderRun, region: Region, object_id: ObjectId, resource: Any | None) -> None:
@@ -270,7 +265,9 @@ def render_pending(run: RenderRun, region: Region) -> None:
 def _render_child(run: RenderRun, region: Region, child: Child) -> None:
     with run.rendering(region.root, child, child.within) as trace:
         turn = _Turn(region, child)
-        text, origin = find_output(run, region.origin_of(child), child.resource, turn, is_apart=region.is_apart)
+        text, origin = find_output(
+            run, region.origin_of(child), child.resource, turn, is_apart=region.is_apart, bodies=turn.body_for
+        )
         pieces = split_marks(text, run.origins, origin)
         run.commit(child)
         run.forget_origins(trace.origins)
@@ -336,7 +333,8 @@ def _call_body(run: RenderRun, child: Child) -> Result | None:
     with run.rendering(region.root, child, region.within) as trace:
         origin = region.origin_of(child, len(run.subjects))
         run.within = child.within
-        result = attempt_ahead(run, origin, child.resource, _Turn(region, child))
+        turn = _Turn(region, child)
+        result = attempt_ahead(run, origin, child.resource, turn, turn.body_for)
         run.forget_origins(trace.origins)
     return result
 
@@ -367,19 +365,23 @@ def _shelve(region: Region, child: Child, pieces: list[Piece]) -> None:
 class _Turn:
     """The body of a region for one object, to be called."""
 
-    __slots__ = ("child", "region")
+    __slots__ = ("child", "region", "resource")
 
-    def __init__(self, region: Region, child: Child) -> None:
-        self.region = region
-        self.child = child
+    def __init__(self, region: Region, child: Child, resource: Any = None) -> None:
+        self.region, self.child = region, child
+        self.resource = child.resource if resource is None else resource
+
+    def body_for(self, version: Any) -> "_Turn":
+        """Return the body for another *version* of the object."""
+        return _Turn(self.region, self.child, version)
 
     def __call__(self) -> str:
         region = self.region
         if not self.child.is_placed:
-            order_by(self.child.resource, region.criteria)
+            order_by(self.resource, region.criteria)
         context = region.context
         assert context is not None
-        context.vars = {region.target: self.child.resource}
+        context.vars = {region.target: self.resource}
         return run_site(current_run(), region.site(context))
 
 

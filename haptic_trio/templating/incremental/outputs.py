@@ -255,6 +255,8 @@ class Recall(msgspec.Struct, frozen=True):
     """Outputs newer than `valid` that passed phase 1 and wait for phase 2; may be deployed. None: removed."""
     paused: Paused = Paused()
     """Objects whose fragments count as failed where they give something else than their good output."""
+    outdated: Mapping[FragmentKey, FragmentOutput] = MappingProxyType({})
+    """Outputs in `valid` that were made with other settings."""
 
     def prepared(self, key: FragmentKey) -> FragmentOutput | None:
         """Return the newest output of the fragment that passed phase 1 and that phase 2 has not rejected."""
@@ -263,11 +265,19 @@ class Recall(msgspec.Struct, frozen=True):
 
     def problem_with(self, key: FragmentKey, output: FragmentOutput) -> Problem | None:
         """Return why the new *output* of the fragment counts as failed; None if it does not."""
-        blocked = self.blocked.get(key)
-        if blocked and (known := blocked.get(output.digest()) or blocked.get(output.edition)) is not None:
+        if (known := self.verdict_on(key, output)) is not None:
             return known
         paused = self.paused.problem_of(key)
         return paused if paused is not None and not self._is_harmless(key, output) else None
+
+    def verdict_on(self, key: FragmentKey, output: FragmentOutput) -> Problem | None:
+        """Return why HAProxy rejects *output* of the fragment, or its object in that version; None if it does not."""
+        blocked = self.blocked.get(key)
+        return (blocked.get(output.digest()) or blocked.get(output.edition)) if blocked else None
+
+    def is_outdated(self, key: FragmentKey, output: FragmentOutput) -> bool:
+        """Whether *output*, a good one or a revision of it, was made with other settings."""
+        return bool(self.outdated) and self.outdated.get(key) is (output.original or output)
 
     def _is_harmless(self, key: FragmentKey, output: FragmentOutput) -> bool:
         good = self.valid.get(key)

@@ -15,9 +15,22 @@ from typing import Any, Protocol
 
 from haptic_trio.templating.incremental.dependencies import DependencyIndex
 from haptic_trio.templating.incremental.outputs import BodyResult, Earlier, Fallback, FragmentOutput, Paused, Recall
-from haptic_trio.templating.incremental.questions import Dependency, Question
-from haptic_trio.templating.incremental.records import Child, Kept, ObjectId, Root, Trace, Unit, id_of_key, turns_of
+from haptic_trio.templating.incremental.questions import Dependency
+from haptic_trio.templating.incremental.records import (
+    Child,
+    Kept,
+    ObjectId,
+    Root,
+    Trace,
+    Unit,
+    id_of_key,
+    id_of_subject,
+    keys_in,
+    question_of,
+    turns_of,
+)
 from haptic_trio.templating.incremental.settling.contested_files import ContestedFiles
+from haptic_trio.templating.incremental.settling.renewals import Renewals
 from haptic_trio.templating.values.subjects import FragmentKey, Rejection, Subject, uid_of
 from haptic_trio.templating.values.versions import Versioned
 
@@ -43,10 +56,6 @@ class RunState(Protocol):
     def touch_object(self, found: ObjectId) -> None:
         """Make all fragments of an object pending."""
         ...
-
-
-def _none_of(_quarantined: Iterable[ObjectId]) -> set[ObjectId]:
-    return set()
 
 
 class QuarantinedObjects:
@@ -81,6 +90,7 @@ class QuarantinedObjects:
         """Those of them that render again only to use another fallback."""
         self._settled_for: tuple[Rejection, ...] | None = None
         self._paused = Paused()
+        self.renewals = Renewals()
 
     def __bool__(self) -> bool:
         return bool(self._fallbacks)
@@ -88,7 +98,7 @@ class QuarantinedObjects:
     def for_trial(self) -> "QuarantinedObjects":
         """Return the same decisions; what is noted there does not count."""
         trial = QuarantinedObjects(ContestedFiles())
-        trial._fallbacks = self._fallbacks
+        trial._fallbacks, trial.renewals = self._fallbacks, self.renewals.for_trial()
         return trial
 
     def concerns(self, asked: Iterable[Dependency]) -> bool:
@@ -102,12 +112,8 @@ class QuarantinedObjects:
 
     def fallback_versions(self, run: RunState) -> dict[ObjectId, Any]:
         """Return the objects that are served by a fallback, each in the version from which that was rendered."""
-        found: dict[ObjectId, Any] = {}
-        for object_id, fallback in self._fallbacks.items():
-            version = self._version_of(run, object_id, fallback)
-            if version is not None:
-                found[object_id] = version
-        return found
+        versions = {found: self._version_of(run, found, fallback) for found, fallback in self._fallbacks.items()}
+        return {found: version for found, version in versions.items() if version is not None}
 
     def fallback_of(self, subject: Subject) -> Fallback | None:
         """Return the kind of fallback of *subject*; None if it is not quarantined."""
@@ -129,7 +135,6 @@ class QuarantinedObjects:
         # A Secret is often recreated when its certificate is renewed, and many objects depend on it.
         uid = "" if key.kind == "Secret" else uid_of(resource)
         earlier = self._found[key] = Earlier(recall.prepared(key), recall.valid.get(key), uid)
-        self._contested.offer(key, earlier[:2])
         if fallback is Fallback.CLOSED:
             return None
         found = earlier.valid if fallback is Fallback.VALID else earlier.prepared
@@ -137,6 +142,16 @@ class QuarantinedObjects:
             self._demanding.add(id_of_key(key))
             return None
         return found
+
+    def renew(self, key: FragmentKey, output: FragmentOutput | None) -> None:
+        """Note the *output* of the fragment *key* for the version of its fallback; None if that fails."""
+        self.renewals.note(key, output)
+        self.offer(key)
+
+    def offer(self, key: FragmentKey, *, is_known: bool = True) -> None:
+        """Take the files of the fallbacks of *key* into account, if it *is_known* which these are."""
+        earlier = self._found[key][:2] if is_known else ()
+        self._contested.offer(key, [self.renewals.in_use(key, one) for one in earlier])
 
     def others_than(self, recall: Recall) -> set[FragmentKey]:
         """Return the fragments for which *recall* has others than those that were found."""
@@ -152,11 +167,15 @@ class QuarantinedObjects:
         self._found.pop(key, None)
         self._failures.pop(key, None)
         self._known.discard(key)
+        self.renewals.forget(key)
         self._contested.offer(key, ())
 
-    def fail(self, key: FragmentKey, made: BodyResult, within: ObjectId) -> None:
-        """Record the failed result *made* of the fragment *key* in the turn of the object *within*."""
-        self._failures[key] = made, within
+    def note_result(self, key: FragmentKey, made: BodyResult, within: ObjectId) -> None:
+        """Record the result *made* of the fragment *key* in the turn of the object *within*, if it failed."""
+        self._failures.pop(key, None)
+        self._known.discard(key)
+        if made.problem is not None:
+            self._failures[key] = made, within
 
     def known_failure(self, key: FragmentKey) -> BodyResult | None:
         """Return the failed result of the fragment *key* if nothing has changed for it since; otherwise None."""
@@ -173,7 +192,7 @@ class QuarantinedObjects:
     def forget_gone(self, unit: Unit, trace: Trace) -> None:
         """Forget fragments that *unit* has had before, and *trace*, its newest rendering, has not."""
         if self._found:
-            for key in _keys_in(unit) - _keys_in(trace):
+            for key in keys_in(unit) - keys_in(trace):
                 self.forget(key)
 
     def lasting(self, known: tuple[Rejection, ...]) -> tuple[Rejection, ...]:
@@ -258,7 +277,9 @@ class QuarantinedObjects:
             self._undecided.add(found)
             self._settled_for = None
 
-    def settle(self, run: RunState, find_heavy: Callable[[Iterable[ObjectId]], set[ObjectId]] = _none_of) -> bool:
+    def settle(
+        self, run: RunState, find_heavy: Callable[[Iterable[ObjectId]], set[ObjectId]] = lambda _: set()
+    ) -> bool:
         """Decide again, after everything has been rendered; True if fragments of some object have to be rendered again.
 
         In one render an object is released at most once, so that this comes to an end. Those that *find_heavy*
@@ -268,7 +289,7 @@ class QuarantinedObjects:
             # It is deleted.
             self.release(run, found)
         rejections = run.rejections
-        if rejections is self._settled_for and not self._unusable and not self._demanding:
+        if rejections is self._settled_for and not (self._unusable or self._demanding or self.renewals.is_undecided):
             return False
         failing: dict[ObjectId, list[Rejection]] = {}
         for rejection in rejections:
@@ -300,7 +321,7 @@ class QuarantinedObjects:
                 others.add(found)
         self._demanding.clear()
         self._settled_for = run.rejections
-        changed = {*released, *added, *worse, *others}
+        changed = {*released, *added, *worse, *others, *self.renewals.settle()}
         for found in changed:
             run.touch_object(found)
         # Whether these fail is known, and may have taken them all the time that a fragment has.
@@ -336,11 +357,10 @@ class QuarantinedObjects:
         for key in keys:
             now = run.produced.get(key)
             demands |= self._demands.get(key, now.guards if now is not None else frozenset())
-        kinds = (Fallback.VALID,) if without_prepared else (Fallback.PREPARED, Fallback.VALID)
-        for kind in kinds:
+        for kind in (Fallback.VALID,) if without_prepared else (Fallback.PREPARED, Fallback.VALID):
             outputs = self._fallbacks_of(run, found, kind)
             if recall.are_usable(outputs, demands):
-                yield kind, tuple(outputs.values())
+                yield kind, tuple(self.renewals.in_use(key, one) for key, one in outputs.items())
 
     def _fallbacks_of(self, run: RunState, found: ObjectId, fallback: Fallback) -> dict[FragmentKey, FragmentOutput]:
         """Return the outputs of the object's fragments that *fallback* means, without those of another object."""
@@ -356,27 +376,8 @@ class QuarantinedObjects:
         """Return the version of the object from which its *fallback* was rendered; None without one."""
         if fallback is Fallback.CLOSED:
             return None
-        outputs = self._fallbacks_of(run, found, fallback).values()
-        return next((one.resource for one in outputs if one.resource is not None), None)
-
-
-def _keys_in(unit: Unit | Trace) -> set[FragmentKey]:
-    return {*unit.outputs, *unit.unused, *(rejection.key for _, rejection in unit.rejections)}
-
-
-def is_turn_of(unit: Unit | None, subject: Subject) -> bool:
-    """Whether *unit* is the turn of an `{% each %}` over this object."""
-    return isinstance(unit, Child) and unit.object_id == id_of_subject(subject)
-
-
-def question_of(found: ObjectId) -> Question:
-    """Return the question of a fragment that is not a turn of an `{% each %}` over its object."""
-    return ("quarantined", *found)
-
-
-def id_of_subject(subject: Subject) -> ObjectId:
-    """Return the identity of the object of *subject*."""
-    return subject.namespace, subject.name, subject.kind
+        outputs = self._fallbacks_of(run, found, fallback)
+        return next((one.resource for one in outputs.values() if one.resource is not None), None)
 
 
 def _keys_of(run: RunState, found: ObjectId) -> Iterator[FragmentKey]:

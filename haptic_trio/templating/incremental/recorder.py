@@ -59,6 +59,8 @@ class Recorder(Meter):
         """By number; marks in the text are such numbers."""
         self.is_closing = False
         """The rendered object is rejected and has no fallback."""
+        self.is_former = False
+        """A former version of the object is rendered, whose output may be used instead of that of the present one."""
         self.asks_rejected = False
         """The template has called `is_rejected` since this was last cleared."""
         self.unanswered: dict[Question, bool] = {}
@@ -229,6 +231,8 @@ class Recorder(Meter):
         self.ask(("file", path))
         trace.attempts += 1
         key, resource = self.fragment or (None, None)
+        if self.is_former:
+            return self._is_new_of_former(file)
         known, before = self.known_file(path), trace.wants.get((key, path))
         is_known = known is not None and is_same_file(known, file)
         # The text for a rejected object registers nothing in the end.
@@ -249,6 +253,13 @@ class Recorder(Meter):
         # A unit registers one file at a path; text outside of fragments has precedence.
         return key is None or path not in self.unit_files
 
+    def _is_new_of_former(self, file: RenderedFile) -> bool:
+        """As for `want_file`; what belongs to others is decided for the output as a whole, which has all its files."""
+        before = self.unit_files.get(file.path)
+        if before is not None and not is_same_file(before, file):
+            raise _registered_twice(file)
+        return before is None
+
     def use_file(self, file: RenderedFile, key: FragmentKey) -> None:
         """Register *file* of the fallback of the fragment *key*, or find it registered."""
         path, trace = file.path, self.trace
@@ -256,7 +267,7 @@ class Recorder(Meter):
         trace.attempts += 1
         if self.contested.yields(key, path):
             return
-        if known is not None and is_same_file(known, file):
+        if known is not None and is_same_file(known, file) and not self.is_former:
             trace.found[path] = None
             return
         if known is not None:

@@ -15,7 +15,7 @@ from jinja2.runtime import Context
 
 from haptic_trio.chunked import Paged, Piece, Shelf
 from haptic_trio.templating.incremental.outputs import Condition, FragmentOutput
-from haptic_trio.templating.incremental.questions import Dependency
+from haptic_trio.templating.incremental.questions import Dependency, Question
 from haptic_trio.templating.values.costs import Costs
 from haptic_trio.templating.values.paths import RenderedFile
 from haptic_trio.templating.values.subjects import (
@@ -25,6 +25,7 @@ from haptic_trio.templating.values.subjects import (
     Origin,
     Rejection,
     RenderedText,
+    Subject,
     subject_of,
 )
 
@@ -35,6 +36,11 @@ ObjectId: TypeAlias = tuple[str, str, str]
 def id_of_key(key: FragmentKey) -> ObjectId:
     """Return the object of the fragment *key*."""
     return key.namespace, key.name, key.kind
+
+
+def id_of_subject(subject: Subject) -> ObjectId:
+    """Return the identity of the object of *subject*."""
+    return subject.namespace, subject.name, subject.kind
 
 
 class Listing(Protocol):
@@ -282,6 +288,21 @@ def turns_of(roots: Mapping[str, Root], found: ObjectId) -> Iterator[Child]:
             child = region.children.get(found)
             if child is not None:
                 yield child
+
+
+def is_turn_of(unit: Unit | None, subject: Subject) -> bool:
+    """Whether *unit* is the turn of an `{% each %}` over this object."""
+    return isinstance(unit, Child) and unit.object_id == id_of_subject(subject)
+
+
+def question_of(found: ObjectId) -> Question:
+    """Return the question of a fragment that is not a turn of an `{% each %}` over its object."""
+    return ("quarantined", *found)
+
+
+def keys_in(unit: Unit | Trace) -> set[FragmentKey]:
+    """Return the fragments of *unit*, with output or without."""
+    return {*unit.outputs, *unit.unused, *(rejection.key for _, rejection in unit.rejections)}
 
 
 class Module:

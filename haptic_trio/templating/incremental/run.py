@@ -15,7 +15,7 @@ from typing import Any, cast
 from haptic_trio.templating.incremental.ahead import Ahead
 from haptic_trio.templating.incremental.dependencies import Registrations
 from haptic_trio.templating.incremental.outputs import FragmentOutput, Recall, frozen
-from haptic_trio.templating.incremental.quarantined import QuarantinedObjects, question_of
+from haptic_trio.templating.incremental.quarantined import QuarantinedObjects
 from haptic_trio.templating.incremental.questions import Dependency, Question
 from haptic_trio.templating.incremental.recorder import CURRENT, Recorder
 from haptic_trio.templating.incremental.records import (
@@ -28,6 +28,7 @@ from haptic_trio.templating.incremental.records import (
     Root,
     Trace,
     Unit,
+    question_of,
     turns_of,
 )
 from haptic_trio.templating.incremental.shares import NamespaceShares
@@ -258,7 +259,6 @@ class RenderRun(Recorder):
             unit.asked = (*kept, *self.index.add(node, trace.asked.difference(kept)))
         self.quarantined.forget_gone(unit, trace)
         self._commit_outputs(unit, trace.outputs)
-        unit.unused = tuple(trace.unused)
         if unit.rejections or trace.rejections:
             self._rejections = None
             unit.rejections = tuple(trace.rejections)
@@ -271,7 +271,7 @@ class RenderRun(Recorder):
         if unit.wants or trace.wants:
             self.contested.change(unit.wants, trace.wants)
             unit.wants = trace.wants
-        unit.clashes, unit.found = frozen(trace.clashes), frozen(trace.found)
+        unit.clashes, unit.found, unit.unused = frozen(trace.clashes), frozen(trace.found), tuple(trace.unused)
         if unit.files or self.unit_files:
             self._commit_files(unit, tuple(self.unit_files.values()))
 

@@ -36,6 +36,12 @@ def subject_of(resource: Mapping[str, Any]) -> Subject:
     )
 
 
+def id_of_resource(resource: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return namespace, name and kind of *resource*; empty where it has none."""
+    metadata = resource.get("metadata") or {}
+    return metadata.get("namespace") or "", metadata.get("name") or "", resource.get("kind") or ""
+
+
 def uid_of(resource: Any) -> str:
     """Return `metadata.uid` of *resource*; empty without one."""
     metadata = (resource.get("metadata") or {}) if resource is not None else {}

@@ -51,7 +51,7 @@ def test_a_rejected_gateway_leaves_its_port_to_an_older_one_that_claims_it() -> 
     rendered = controller.render(owned("shop", 1, 8888, 9999, resourceVersion="2"))
 
     assert frontends_at(rendered, 9999) == ["gateway_shop_gw_9999"]
-    assert [(str(one.subject), one.has_fallback) for one in rendered.rejections] == [("Gateway evil/gw", False)]
+    assert [str(one.subject) for one in rendered.rejections] == ["Gateway evil/gw"]
     # Once it is correct, it is served at its other ports.
     rendered = controller.render(owned("evil", 5, 9997, 9999, resourceVersion="3"))
     assert (frontends_at(rendered, 9999), frontends_at(rendered, 9997), rendered.rejections) == (

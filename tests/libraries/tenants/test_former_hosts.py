@@ -84,9 +84,9 @@ def test_a_rejected_secret_is_shown_for_no_host_that_its_ingresses_have_left_to_
         *SERVICES, tls, evil(rule(HOST, path("/", "web")), rule(OTHER, path("/", "web")), tls=secured(HOST, OTHER))
     )
     controller.render({**changed(tls), "data": {"tls.crt": "", "tls.key": ""}})
-    # As long as the host is nobody's, the good version stays as it is.
+    # The good version has the present hosts, although nobody else has the other one yet.
     rendered = controller.render(changed(evil(rule(OTHER, path("/", "web")), tls=secured(OTHER))))
-    assert rendered.texts[LIST].text.split() == ["ssl/attacker_tls.pem", OTHER, HOST]
+    assert rendered.texts[LIST].text.split() == ["ssl/attacker_tls.pem", OTHER]
 
     shop = victim(rule(HOST, path("/", "web")), tls=secured(HOST), age=28)
     rendered = controller.render(secret("victim", "tls", HOST, by=VICTIM, age=28), shop)

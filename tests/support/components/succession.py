@@ -18,8 +18,8 @@ class Succession:
     def __init__(self, libraries: tuple[str, ...], *, limits: Mapping[str, int] | None = None, **settings: Any) -> None:
         """*limits* are fields of `TemplatingConfig`."""
         self._libraries, self._limits = libraries, limits or {}
-        self._quarantine = Quarantine()
         self._begin(settings)
+        self._quarantine = Quarantine(self._config.templating.extra_context)
 
     def _begin(self, settings: dict[str, Any]) -> None:
         config = library_config(*self._libraries, **settings)
@@ -45,7 +45,8 @@ class Succession:
         """Write *objects*, and render; no template may be found at fault."""
         for one in objects:
             for name, watched in self._config.watched_resources.items():
-                is_selected = watched.field_selector in ("", f"type={one.get('type')}")
+                selectors = "", f"type={one.get('type')}", f"metadata.name={one['metadata']['name']}"
+                is_selected = watched.field_selector in selectors
                 if is_selected and (watched.api_version, watched.resources) == (one["apiVersion"], _plural_of(one)):
                     self.stores[name].upsert(one)
         rendered = self._renderer.render_here(self.stores, self._quarantine.recall())

@@ -5,8 +5,7 @@ from functools import partial
 from typing import Final
 
 from haptic_trio.errors import Problem
-from haptic_trio.templating.incremental.quarantined import id_of_subject
-from haptic_trio.templating.incremental.records import ObjectId, id_of_key
+from haptic_trio.templating.incremental.records import ObjectId, id_of_key, id_of_subject
 from haptic_trio.templating.incremental.run import RenderRun
 
 _ROUNDS: Final = 100

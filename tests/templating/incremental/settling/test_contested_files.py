@@ -265,6 +265,7 @@ async def test_a_rotated_secret_rejects_no_object_beside_one_that_uses_the_forme
     prepared = await bench.catch_up()
 
     (rejection,) = prepared.rendered.rejections
+    # Its good version uses the present content, too.
     assert (rejection.subject.name, rejection.has_fallback) == ("i0", True)
     assert "h0.test|/ default_i0_web_80" in prepared.rendered.texts["maps/path-prefix.map"].text
     assert [one.content for one in prepared.rendered.files.values() if b"BEGIN" in one.content] == [AUTHORITIES[1]]

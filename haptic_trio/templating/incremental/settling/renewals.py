@@ -1,0 +1,80 @@
+"""Former versions of objects, rendered again: rejected objects are served with present lookups and settings.
+
+A good output is what an object gave when it was rendered. Meanwhile a user may
+have been removed from a Secret, a grant may be withdrawn, or the administrator
+may deny a network. So the body of each fragment is called for the former version
+again, and this output is used. If that fails for one fragment, all fragments
+of the object have their good outputs as they were: they must fit together.
+"""
+
+from typing import TypeVar
+
+from haptic_trio.templating.incremental.outputs import FragmentOutput
+from haptic_trio.templating.incremental.records import ObjectId, id_of_key
+from haptic_trio.templating.values.subjects import FragmentKey
+
+Good = TypeVar("Good", FragmentOutput, FragmentOutput | None)
+
+
+class Renewals:
+    """Results of rendering former versions again; one for all renders of a run."""
+
+    def __init__(self) -> None:
+        self._outputs: dict[FragmentKey, FragmentOutput] = {}
+        self._failed: dict[ObjectId, set[FragmentKey]] = {}
+        self._kept: frozenset[ObjectId] = frozenset()
+        """Objects whose good outputs are used as they were."""
+        self._undecided: set[ObjectId] = set()
+
+    def for_trial(self) -> "Renewals":
+        """Return the same decisions; what is noted there does not count."""
+        trial = Renewals()
+        trial._kept = self._kept
+        return trial
+
+    def note(self, key: FragmentKey, output: FragmentOutput | None) -> None:
+        """Note the *output* of the fragment *key* for a former version; None if that fails."""
+        found = id_of_key(key)
+        if output is not None:
+            self._outputs[key] = output
+            self._succeed(key, found)
+            return
+        self._outputs.pop(key, None)
+        self._failed.setdefault(found, set()).add(key)
+        self._undecided.add(found)
+
+    def forget(self, key: FragmentKey) -> None:
+        """Note that the fragment *key* has no former version in use."""
+        self._outputs.pop(key, None)
+        self._succeed(key, id_of_key(key))
+
+    def _succeed(self, key: FragmentKey, found: ObjectId) -> None:
+        failed = self._failed.get(found)
+        if failed is None:
+            return
+        failed.discard(key)
+        if not failed:
+            del self._failed[found]
+            self._undecided.add(found)
+
+    def keeps(self, key: FragmentKey) -> bool:
+        """Whether the object of the fragment *key* is served as it was."""
+        return bool(self._kept) and id_of_key(key) in self._kept
+
+    def in_use(self, key: FragmentKey, good: Good) -> FragmentOutput | Good:
+        """Return what is used of *good*, the good output of the fragment *key*: the renewed one, or itself."""
+        renewed = self._outputs.get(key)
+        return renewed if renewed is not None and renewed.original is good and not self.keeps(key) else good
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether anything has been noted that may change a decision."""
+        return bool(self._undecided)
+
+    def settle(self) -> set[ObjectId]:
+        """Decide again, after everything has been rendered; return the objects that have other outputs now."""
+        changed = {found for found in self._undecided if (found in self._failed) != (found in self._kept)}
+        self._undecided.clear()
+        if changed:
+            self._kept ^= changed
+        return changed

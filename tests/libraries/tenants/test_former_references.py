@@ -1,0 +1,159 @@
+"""Good versions of rejected objects: they have the present settings, Secrets and grants, or are not served."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from haptic_trio.k8s.resource import Resource
+from haptic_trio.pipeline.render import Rendered
+from tests.gateway.listeners.test_port_claims import LIMITS as GATEWAY_LIMITS
+from tests.gateway.listeners.test_port_claims import SECRET as GATEWAY_SECRET
+from tests.gateway.listeners.test_port_claims import frontends_at, owned
+from tests.gateway.objects import gateway, gateway_class, grant, made
+from tests.gateway.serving import Authority
+from tests.libraries.tenants.tenants import NGINX
+from tests.libraries.tenants.test_withdrawn_permissions import LIBRARIES, broken, everything, tenant
+from tests.support.components.succession import Succession
+from tests.support.kubernetes import tls_secret
+
+GATEWAY = ("base", "ssl", "gateway", "tcp-services")
+HASHES = {"ann": "$5$aa$" + "a" * 43, "bob": "$5$bb$" + "b" * 43}
+BASIC = {NGINX + "auth-type": "basic", NGINX + "auth-secret": "users"}
+
+
+def secret(name: str, *, version: int = 1, data: dict[str, str]) -> Resource:
+    """Return a Secret of type Opaque with the texts *data*."""
+    encoded = {key: base64.b64encode(text.encode()).decode() for key, text in data.items()}
+    metadata = {"name": name, "namespace": "tenant", "resourceVersion": str(version), "uid": f"{name}-1"}
+    return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "data": encoded}
+
+
+def users(*names: str, version: int = 1) -> Resource:
+    return secret("users", version=version, data={"auth": "".join(f"{name}:{HASHES[name]}\n" for name in names)})
+
+
+def fallbacks(rendered: Rendered) -> set[tuple[str, bool]]:
+    return {(str(one.subject), one.has_fallback) for one in rendered.rejections}
+
+
+def test_a_user_who_is_removed_has_no_access_to_a_rejected_ingress() -> None:
+    objects = tenant("tenant", BASIC)
+    controller = Succession(LIBRARIES)
+    controller.render(*objects, users("ann", "bob"))
+    rendered = controller.render(broken(objects))
+    assert "'bob'" in rendered.text
+
+    rendered = controller.render(users("ann", version=2))
+
+    assert ("'ann'" in rendered.text, "'bob'" in rendered.text) == (True, False)
+    assert fallbacks(rendered) == {("Ingress tenant/web", True)}
+
+
+def test_a_good_version_that_cannot_be_rendered_again_stays_as_it_was() -> None:
+    objects = tenant("tenant", BASIC)
+    controller = Succession(LIBRARIES)
+    before = controller.render(*objects, users("ann", "bob"))
+    controller.render(broken(objects))
+
+    rendered = controller.render(secret("users", version=2, data={"auth": "no list"}))
+
+    assert ("'bob'" in rendered.text, fallbacks(rendered)) == (True, {("Ingress tenant/web", True)})
+    # Not even in part.
+    assert rendered.texts["maps/path-prefix.map"].text == before.texts["maps/path-prefix.map"].text
+    # The administrator's settings are not kept by it.
+    rendered = controller.configure(longestPassword=50)
+    assert ("userlist" in rendered.text, fallbacks(rendered)) == (False, {("Ingress tenant/web", False)})
+
+
+@pytest.mark.parametrize("key", ["api-key-secret", "jwt-secret"])
+def test_a_key_that_is_removed_gives_no_access_to_a_rejected_ingress(key: str) -> None:
+    more = {"haptic-trio/jwt-issuer": "*", "haptic-trio/jwt-audience": "*"} if key == "jwt-secret" else {}
+    end = ".hmac" if key == "jwt-secret" else ""
+    objects = tenant("tenant", {f"haptic-trio/{key}": "keys", **more})
+    controller = Succession(LIBRARIES)
+    one, other = "0123456789abcdef" * 4, "fedcba9876543210" * 4
+    controller.render(*objects, secret("keys", data={f"one{end}": one, f"other{end}": other}))
+    before = everything(controller.render(broken(objects)))
+
+    rendered = controller.render(secret("keys", version=2, data={f"one{end}": one}))
+
+    fresh = Succession(LIBRARIES).render(*objects, secret("keys", version=2, data={f"one{end}": one}))
+    assert everything(rendered) == everything(fresh) != before
+    assert fallbacks(rendered) == {("Ingress tenant/web", True)}
+
+
+def test_a_gateway_that_is_rejected_has_the_present_rules_of_the_administrator() -> None:
+    controller = Succession(GATEWAY, limits=GATEWAY_LIMITS)
+    controller.render(gateway_class(), GATEWAY_SECRET, owned("evil", 5, 9999))
+    rendered = controller.render(owned("evil", 5, 9999, is_broken=True))
+    assert frontends_at(rendered, 9999) == ["gateway_evil_gw_9999"]
+
+    rendered = controller.configure(deniedSources=["192.0.2.0/24"], untrustedHeaders=["X-New"], maxBodySize=5)
+
+    fresh = Succession(GATEWAY, deniedSources=["192.0.2.0/24"], untrustedHeaders=["X-New"], maxBodySize=5)
+    assert rendered.text == fresh.render(gateway_class(), GATEWAY_SECRET, owned("evil", 5, 9999)).text
+    assert fallbacks(rendered) == {("Gateway evil/gw", True)}
+
+
+@pytest.mark.parametrize("settings", [{"gatewayPorts": [80]}, {"tcpServicePorts": [9999]}])
+def test_a_gateway_that_is_rejected_has_no_port_that_the_administrator_takes(settings: dict[str, Any]) -> None:
+    services = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"9999": "shop/db:5432"}}
+    services["metadata"] = {"name": "tcp-services", "namespace": "infra", "resourceVersion": "1"}
+    controller = Succession(GATEWAY, limits=GATEWAY_LIMITS, tcpServices="infra/tcp-services")
+    controller.render(gateway_class(), GATEWAY_SECRET, owned("evil", 5, 8888, 9999), services)
+    rendered = controller.render(owned("evil", 5, 9999, is_broken=True))
+    assert frontends_at(rendered, 9999) == ["gateway_evil_gw_9999"]
+
+    rendered = controller.configure(tcpServices="infra/tcp-services", **settings)
+
+    assert frontends_at(rendered, 9999) == (["tcp-service::9999"] if "tcpServicePorts" in settings else [])
+
+
+LISTENER_SETS = "gateway.networking.k8s.io/v1"
+
+
+@pytest.mark.parametrize("is_broken", ["ListenerSet", "Gateway"])
+def test_a_listener_set_shows_no_certificate_whose_grant_is_gone(is_broken: str) -> None:
+    authority = Authority()
+    certificate = tls_secret("tls", *authority.issue("h0.test"), namespace="other")
+    own = tls_secret("own", *authority.issue("h1.test"), namespace="tenant")
+
+    def listener_set(version: int, count: int) -> Resource:
+        listeners = [
+            {
+                "name": f"tls-{number}",
+                "port": 7443,
+                "protocol": "HTTPS",
+                "hostname": f"h{number}.test",
+                "tls": {"certificateRefs": [{"name": "own"} if number else {"name": "tls", "namespace": "other"}]},
+            }
+            for number in range(count)
+        ]
+        found = made("ListenerSet", "set", namespace="tenant", version=LISTENER_SETS)
+        found["spec"] = {"parentRef": {"name": "gw", "namespace": "infra"}, "listeners": listeners}
+        found["metadata"] |= {"resourceVersion": str(version), "uid": "set"}
+        return found
+
+    def shared(version: int, count: int) -> Resource:
+        tls = {"certificateRefs": [{"name": "infra"}]}
+        listeners = [
+            {"name": f"own-{number}", "port": 6443, "protocol": "HTTPS", "hostname": f"i{number}.test", "tls": tls}
+            for number in range(count)
+        ]
+        found = gateway("gw", *listeners, allowedListeners={"namespaces": {"from": "All"}})
+        found["metadata"] |= {"namespace": "infra", "resourceVersion": str(version), "uid": "gw"}
+        return found
+
+    permitted = grant("other", origin="tenant", kind="ListenerSet", to="Secret")
+    withdrawn = grant("other", origin="somebody", kind="ListenerSet", to="Secret")
+    withdrawn["metadata"]["resourceVersion"] = "2"
+    infra = tls_secret("infra", *authority.issue("i0.test"), namespace="infra")
+    controller = Succession(GATEWAY, limits=GATEWAY_LIMITS)
+    controller.render(gateway_class(), certificate, own, infra, permitted, shared(1, 1), listener_set(1, 1))
+    changed = listener_set(2, 6) if is_broken == "ListenerSet" else shared(2, 6)
+    rendered = controller.render(changed)
+    assert "ssl/other_tls.pem" in rendered.texts
+    assert {one.subject.kind for one in rendered.rejections} == {is_broken}
+
+    assert "ssl/other_tls.pem" not in controller.render(withdrawn).texts
