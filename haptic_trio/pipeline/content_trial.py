@@ -11,9 +11,9 @@ at fault; several are offered again one by one, and each is at fault if the
 configuration fails with it. The trial does not track where contents are used,
 so every validation phase can reject a content.
 
-Tenants share contents. If only objects of one namespace fail or are rejected
-with a new content, and objects of other namespaces use it as well, it
-is judged again without these objects, once. An object that reaches a limit with a new content is
+Tenants share contents. If objects fail or are rejected with a new content, and
+objects of as many other namespaces use it without a failure, it is judged
+again without the namespaces of the failing ones. An object that reaches a limit with a new content is
 quarantined, and the content is used: otherwise a tenant whose namespace has
 just enough room for the former keys of an issuer could keep them for all.
 """
@@ -59,8 +59,8 @@ class ContentTrial:
         """Fragments that failed in the newest render."""
         self._users: frozenset[str] | None = None
         """Namespaces of fragments that changed when the contents were withheld; None before that render."""
-        self._spared: tuple[Content, str] | None = None
-        """The content that was offered again although objects of a namespace are rejected with it; the namespace."""
+        self._spared: tuple[Content, frozenset[str]] | None = None
+        """The content that was offered again although objects of some namespaces are rejected with it; these."""
 
     def failed(self, error: RejectedError) -> None:
         """Handle *error* of a cycle: on return, the configuration should be made again with other contents.
@@ -113,7 +113,7 @@ class ContentTrial:
         if self._candidate is None:
             return self._judge_all(failing)
         if broken and self._is_used_without(broken, users):
-            self._spared = self._candidate[1], next(iter(broken)).namespace
+            self._spare(self._candidate[1], broken)
             self._expected |= broken.keys()
             broken = {}
         return self._judge_one(broken)
@@ -148,7 +148,7 @@ class ContentTrial:
         if self._phase is not _Phase.PARSE and len(self._withheld) == 1 and self._is_used_without(recovered, users):
             self._expected = frozenset(failing)
             (content,) = self._withheld.values()
-            self._spared = content, recovered[0].namespace
+            self._spare(content, recovered)
             self._offer_all()
             return True
         self._expected = frozenset(failing)
@@ -157,23 +157,30 @@ class ContentTrial:
         return self._succeed()
 
     def _is_used_without(self, broken: Collection[FragmentKey], users: AbstractSet[str]) -> bool:
-        """Whether the candidate, or the only withheld content, can be judged without *broken*, which are one tenant's.
+        """Whether the candidate, or the only withheld content, can be judged without the namespaces of *broken*.
 
-        *users* are the namespaces of the fragments that changed with this content.
+        *users* are the namespaces of the fragments that changed with this content. Those of which no object fails are
+        at least as many: a tenant may have several.
         """
-        namespaces = {key.namespace for key in broken}
-        if self._error is not None or len(namespaces) != 1 or "" in namespaces:
+        if self._error is not None or not broken or any(not key.namespace for key in broken):
             return False
         content = self._candidate[1] if self._candidate is not None else next(iter(self._withheld.values()))
-        is_second = self._spared is not None and content is self._spared[0]
-        return not is_second and bool(users - namespaces)
+        failing = self._spared_with(content).union(key.namespace for key in broken)
+        return len(users - failing) >= len(failing)
+
+    def _spare(self, content: Content, broken: Collection[FragmentKey]) -> None:
+        self._spared = content, self._spared_with(content).union(key.namespace for key in broken)
+
+    def _spared_with(self, content: Content) -> frozenset[str]:
+        return self._spared[1] if self._spared is not None and self._spared[0] is content else frozenset()
 
     def _is_spared(self, rejection: Rejection) -> bool:
         """Whether *rejection* says nothing about the contents that are offered now."""
         if self._spared is None:
             return False
-        spared, namespace = self._spared
-        return rejection.key.namespace == namespace and any(one is spared for one in self._contents.pending().values())
+        spared, namespaces = self._spared
+        is_pending = any(one is spared for one in self._contents.pending().values())
+        return is_pending and rejection.key.namespace in namespaces
 
     def passed(self, phase: str, contents: Mapping[str, Content]) -> bool:
         """Record that a configuration with *contents* passed *phase*; True: make it again, with other contents."""

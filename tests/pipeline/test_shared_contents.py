@@ -80,6 +80,30 @@ async def test_a_tenant_whose_object_fails_with_a_new_content_keeps_it_from_no_o
     assert [name for name, _ in bench.rejected] == ["shared"]
 
 
+async def test_the_smaller_part_of_the_namespaces_keeps_a_content_from_no_other(haproxy_binary: Path) -> None:
+    def owned(namespace: str, **fields: Any) -> dict[str, Any]:
+        found = tenant(resourceVersion=str(len(fields)), **fields)
+        return {**found, "metadata": {**found["metadata"], "namespace": namespace}}
+
+    bench = ContentBench(haproxy_binary, SHARED, {"shared": "10.0.0.1\n"})
+    bench.put(service("web"), owned("shop"), *(owned(name, unwanted="10.0.0.2") for name in ("a", "b")))
+    await bench.made()
+    await bench.give(shared="10.0.0.2\n")
+
+    text = (await bench.made()).text
+    assert (text.count("10.0.0.2:80"), text.count("10.0.0.1:80"), bench.rejected) == (2, 2, [])
+    assert sorted(one.ref.namespace for one in bench.quarantine.objects) == ["a", "b"]
+    # Of five namespaces three fail: the content is at fault.
+    bench.put(owned("c", unwanted="10.0.0.4"))
+    await bench.give(shared="10.0.0.3\n")
+    await bench.made()
+    assert bench.quarantine.count == 0
+    bench.put(*(owned(name, unwanted="10.0.0.4", other=1) for name in ("a", "b")))
+    await bench.give(shared="10.0.0.4\n")
+    assert (await bench.made()).text.count("10.0.0.3:80") == 5
+    assert [name for name, _ in bench.rejected] == ["shared"]
+
+
 async def test_of_several_new_contents_a_tenant_keeps_none_from_others(haproxy_binary: Path) -> None:
     several = SHARED.replace(
         "{% if svc.metadata.network is", "    # {{ http.fetch('https://lists.example.com/other').strip() }}\n"
@@ -128,7 +152,8 @@ async def test_a_tenant_whose_object_haproxy_rejects_with_any_content_keeps_a_co
     await bench.give(shared="10.0.0.2\n")
 
     text = (await bench.made()).text
-    assert (text.count("10.0.0.2:80"), text.count("10.0.0.1:80"), bench.rejected) == (1, 1, [])
+    # Its good version has the new content, too.
+    assert (text.count("10.0.0.2:80"), text.count("192.0.2.0/99"), bench.rejected) == (2, 0, [])
     assert [one.ref.namespace for one in bench.quarantine.objects] == ["tenant"]
     bench.put(tenant(resourceVersion="3"))
     assert (await bench.made()).text.count("10.0.0.2:80") == 2
