@@ -31,9 +31,9 @@ from haptic_trio.gateway.routes.attachment import (
     attach,
 )
 from haptic_trio.gateway.routes.backends import endpoints_of, resolve
-from haptic_trio.gateway.routes.contenders import hostnames_of
 from haptic_trio.gateway.routes.kinds import ROUTE_KINDS, RouteKind
 from haptic_trio.gateway.routes.matches import rules_of
+from haptic_trio.gateway.routes.precedence.contenders import hostnames_of
 
 _MOST_NAMES: Final = 5
 _REASONS: Final = {

@@ -39,9 +39,9 @@ from haptic_trio.gateway.objects import (
     target_namespace,
     text_of,
 )
-from haptic_trio.gateway.routes.contenders import hostnames_of
 from haptic_trio.gateway.routes.kinds import GRPC_ROUTE, HTTP_ROUTE, RouteKind
-from haptic_trio.gateway.routes.rivals import is_displaced, shared_hostnames
+from haptic_trio.gateway.routes.precedence.contenders import hostnames_of
+from haptic_trio.gateway.routes.precedence.rivals import is_displaced, shared_hostnames
 
 NO_PARENT = "NoMatchingParent"
 NOT_ALLOWED = "NotAllowedByListeners"

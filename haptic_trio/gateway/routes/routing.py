@@ -30,11 +30,11 @@ from haptic_trio.gateway.objects import (
 )
 from haptic_trio.gateway.routes.attachment import Attached, listeners_for
 from haptic_trio.gateway.routes.backends import backends_of, foreign_owner
-from haptic_trio.gateway.routes.claimants import Names, WantsOldest, counted, few
-from haptic_trio.gateway.routes.contenders import hostnames_of
 from haptic_trio.gateway.routes.kinds import Key, RouteKind
 from haptic_trio.gateway.routes.lists import Candidate, list_of
 from haptic_trio.gateway.routes.matches import EXACT, PREFIX
+from haptic_trio.gateway.routes.precedence.claimants import Names, WantsOldest, counted, few
+from haptic_trio.gateway.routes.precedence.contenders import hostnames_of
 from haptic_trio.gateway.routes.programs import REJECTED, is_plain, rule_text
 from haptic_trio.gateway.routes.rules import ServedRule, served_rules
 

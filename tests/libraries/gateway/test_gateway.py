@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from haptic_trio.gateway.expressions.check import Expression, expression
 from haptic_trio.gateway.routes import matches
-from haptic_trio.gateway.routes.claimants import MOST_ROUTES
+from haptic_trio.gateway.routes.precedence.claimants import MOST_ROUTES
 from haptic_trio.k8s.resource import Resource, ref_of
 from haptic_trio.k8s.store import Stores
 from haptic_trio.pipeline.render import Rendered, Renderer

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from haptic_trio.gateway.routes.claimants import MOST_ROUTES, Names, WantsOldest, counted, few
+from haptic_trio.gateway.routes.precedence.claimants import MOST_ROUTES, Names, WantsOldest, counted, few
 from haptic_trio.k8s.resource import Resource
 from tests.gateway.objects import route, rule
 

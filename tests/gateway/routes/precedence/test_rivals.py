@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from haptic_trio.gateway.answers import Answers
 from haptic_trio.gateway.hostnames import intersection
-from haptic_trio.gateway.routes import contenders
 from haptic_trio.gateway.routes.attachment import attach, listeners_for
+from haptic_trio.gateway.routes.precedence import contenders
 from haptic_trio.k8s.resource import Resource
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, route, rule, stores_of
 

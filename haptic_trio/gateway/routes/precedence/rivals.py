@@ -11,8 +11,8 @@ from typing import Final
 from haptic_trio.gateway.hostnames import ANY, intersection, is_hostname, wider
 from haptic_trio.gateway.listeners.listeners import Listener, has_hostname_fault
 from haptic_trio.gateway.objects import Lookups, Resource, derived
-from haptic_trio.gateway.routes.contenders import Contender, Oldest, Order, Owner, contender_of
 from haptic_trio.gateway.routes.kinds import RIVALS, RouteKind
+from haptic_trio.gateway.routes.precedence.contenders import Contender, Oldest, Order, Owner, contender_of
 
 _AT_FIRST: Final = 8
 """Number of the oldest contenders that are looked up at first. In most cases the oldest one decides."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from haptic_trio.gateway.routes.contenders import Oldest, Owner, contender_of
+from haptic_trio.gateway.routes.precedence.contenders import Oldest, Owner, contender_of
 from haptic_trio.k8s.resource import Resource
 from tests.gateway.objects import route
 
