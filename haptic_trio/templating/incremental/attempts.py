@@ -17,6 +17,7 @@ from haptic_trio.templating.incremental.outputs import BodyResult, Fallback, Fra
 from haptic_trio.templating.incremental.records import Child, id_of_subject, is_turn_of, question_of
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.settling.former_endpoints import as_it_may_be
+from haptic_trio.templating.incremental.shares import question_of as question_of_room
 from haptic_trio.templating.values.limits import LimitReachedError
 from haptic_trio.templating.values.marks import mark, strip_marks
 from haptic_trio.templating.values.subjects import FragmentKey, Origin, Rejection, RenderedText, is_same_object
@@ -81,8 +82,8 @@ def find_output(
     # Inner fragments are dropped with it, but their rejections are reasons why the object is quarantined.
     before.restore(run, keep_rejections=problem is None)
     good = _find_output(run, origin, fallback, resource, is_apart=is_apart)
-    if good is not None and not is_apart and fallback is not None and _may_be_renewed(run, key, good):
-        good = _renewed(run, origin, good, _for_former(run, origin, good, resource, made, bodies, ahead))
+    if fallback is not None and not is_apart:
+        good = _renew(run, origin, good, lambda one: _for_former(run, origin, one, resource, made, bodies, ahead))
     if problem is not None:
         _reject(run, origin, problem, made, has_fallback=_has_fallback(fallback, good), is_apart=is_apart)
     if good is None:
@@ -202,6 +203,28 @@ def _find_output(
     return revised
 
 
+def _renew(
+    run: RenderRun,
+    origin: Origin,
+    good: FragmentOutput | None,
+    render: Callable[[FragmentOutput], FragmentOutput | None],
+) -> FragmentOutput | None:
+    """Return what is used of the fallback *good*, for the version of which *render* renders again.
+
+    So are the other fallbacks for which that has been done before: whether one can be used depends on its files.
+    """
+    key, recall, renewals = origin.key, run.recall, run.quarantined.renewals
+    others = renewals.besides(key, good and (good.original or good))
+    if good is not None and _may_be_renewed(run, key, good):
+        good = _renewed(run, origin, good, render(good))
+    for former in others:
+        is_usable = former is recall.valid.get(key) or former is recall.prepared(key)
+        renewals.note_besides(key, former, render(former) if is_usable else None)
+    if others:
+        run.quarantined.offer(key)
+    return good
+
+
 def _may_be_renewed(run: RenderRun, key: FragmentKey, good: FragmentOutput) -> bool:
     """Whether *good* is rendered again: while its object is paused, only for the settings."""
     return run.recall.paused.problem_of(key) is None or run.recall.is_outdated(key, good)
@@ -247,6 +270,8 @@ def _renewed(
     run.quarantined.renew(key, output)
     if not run.quarantined.renewals.keeps(key):
         return output or good
+    # There may have been no room for all of them together.
+    run.ask(question_of_room(key.namespace))
     if run.recall.is_outdated(key, good):
         # It has the former rules of the administrator.
         run.quarantined.give_up(origin.subject)

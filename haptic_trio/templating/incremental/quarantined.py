@@ -270,6 +270,7 @@ class QuarantinedObjects:
             run.forget_rejections()
             self._settled_for = None
         self._returned.clear()
+        self.renewals.restart()
         self._known.clear()
         for found in {id_of_key(key) for key in changed} & self._fallbacks.keys():
             # Decided again, with what is known now.

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.pipeline.render import Rendered
+from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.templating.incremental.outputs import FragmentOutput
 from haptic_trio.templating.incremental.settling.renewals import Renewals
 from haptic_trio.templating.values.subjects import FragmentKey
-from tests.pipeline.test_incremental import IncrementalMachine
+from tests.pipeline.test_incremental import WATCHED, IncrementalMachine
+from tests.support.components.pipeline import config_of
 
 SHOWS = (
     "{% each s in resources.services as 'shows' %}{{ s.spec.n }}"
@@ -26,18 +27,50 @@ INNER = (
 )
 
 
-def made(kind: str, n: int, version: int) -> Resource:
-    metadata = {"namespace": "x", "name": "a", "resourceVersion": str(version)}
-    return {"kind": kind, "metadata": metadata, "spec": {"n": n, "text": "t", "ref": "a", "file": None}}
+GROWS = (
+    "{% each s in resources.services as 'NAME' %}{{ s.spec.n }}{% for o in resources.others.get(s.spec.ref) %}"
+    "{% for _ in range(o.spec.n) %} 123456789{% endfor %}{% endfor %};\n{% endeach %}"
+)
+OWNS = (
+    "{% each s in resources.services as 'owns' %}{% if s.spec.n == 3 %}{{ fail('three') }}{% endif %}"
+    "{% for o in resources.others.get(s.spec.ref) %}{{ files.file('f', o.spec.text) }}{% endfor %};\n{% endeach %}"
+)
+
+
+def made(
+    kind: str, n: int, version: int, *, name: str = "a", namespace: str = "x", text: str = "t", ref: str = ""
+) -> Resource:
+    metadata = {"namespace": namespace, "name": name, "resourceVersion": str(version)}
+    return {"kind": kind, "metadata": metadata, "spec": {"n": n, "text": text, "ref": ref or name, "file": None}}
+
+
+def render(machine: IncrementalMachine, *resources: Resource) -> list[tuple[str, bool]]:
+    """Write *resources*; return the rejected objects, each with whether it has a fallback, as in a full render."""
+    before = machine.rendered
+    machine.write(list(resources))
+    machine.is_that_of_a_full_render()
+    assert isinstance(machine.rendered, Rendered)
+    assert machine.rendered is not before, "the render has failed"
+    return [(rejection.subject.name, rejection.has_fallback) for rejection in machine.rendered.rejections]
 
 
 def lines_after(machine: IncrementalMachine, *resources: Resource) -> list[str]:
     """Write *resources*; return the lines, which are those of a render from the start."""
-    machine.write(list(resources))
-    machine.is_that_of_a_full_render()
-    assert isinstance(machine.rendered, Rendered)
+    render(machine, *resources)
     machine.accept()
+    assert machine.rendered is not None
     return machine.rendered.text.replace("\n", "").split(";")[:-1]
+
+
+def machine_with_files() -> IncrementalMachine:
+    """Return a machine in which the objects b and c register one file with equal content; b is the older one."""
+    machine = IncrementalMachine()
+    machine.compile([OWNS], [""])
+    contents = [made("ConfigMap", 1, 1, name=name, text="one") for name in "bc"]
+    services = [made("Service", 1, 1, name="b", namespace="w"), made("Service", 1, 1, name="c", ref="none")]
+    assert render(machine, *contents, *services) == []
+    machine.accept()
+    return machine
 
 
 def machine_of(*templates: str) -> IncrementalMachine:
@@ -84,3 +117,41 @@ def test_a_trial_has_the_decisions_and_changes_none(is_trial: bool) -> None:
 
     assert (one.keeps(key), one.in_use(key, output)) == (True, output)
     assert renewals.is_undecided is not is_trial
+
+
+def test_renewed_outputs_that_find_no_room_together_end_no_render() -> None:
+    machine = IncrementalMachine()
+    templates = GROWS.replace("NAME", "one"), GROWS.replace("NAME", "two"), FAILS
+    machine.compile(list(templates), [""])
+    config = config_of("".join(templates), watchedResources=WATCHED, templating={"maxNamespaceBytes": 200})
+    machine.renderer, machine.other = Renderer(config), Renderer(config)
+    before = lines_after(machine, made("Service", 1, 1), made("ConfigMap", 1, 1))
+    assert lines_after(machine, made("Service", 3, 2)) == before
+
+    assert lines_after(machine, made("ConfigMap", 12, 2)) == before
+    assert lines_after(machine, made("ConfigMap", 2, 3)) == ["1 123456789 123456789"] * 2
+
+
+def test_a_newer_good_version_gives_way_to_an_older_one_while_others_have_its_present_file() -> None:
+    machine = machine_with_files()
+    assert render(machine, made("Service", 1, 2, name="c")) == []
+    assert machine.rendered is not None
+    # It passes phase 1, and waits for phase 2.
+    machine.quarantine.prepare(machine.rendered.serial)
+    assert render(machine, made("Service", 3, 3, name="c", ref="none")) == [("c", True)]
+    used = [one for key, one in machine.rendered.produced.items() if key.name == "c"]
+    assert [one.version for one in used] == ["2"]
+
+    assert render(machine, made("ConfigMap", 1, 2, name="c", text="two")) == [("c", True)]
+
+    used = [one for key, one in machine.rendered.produced.items() if key.name == "c"]
+    assert [one.version for one in used] == ["1"]
+
+
+def test_a_good_version_is_used_again_when_its_present_file_is_that_of_others() -> None:
+    machine = machine_with_files()
+    assert lines_after(machine, made("Service", 1, 2, name="c")) == ["general/f"] * 2
+    assert render(machine, made("Service", 3, 3, name="c", ref="none")) == [("c", True)]
+
+    assert render(machine, made("ConfigMap", 1, 2, name="c", text="two")) == [("c", False)]
+    assert render(machine, made("ConfigMap", 1, 3, name="c", text="one")) == [("c", True)]
