@@ -17,6 +17,7 @@ from haptic_trio.templating.incremental.outputs import BodyResult, Fallback, Fra
 from haptic_trio.templating.incremental.records import Child, id_of_subject, is_turn_of, question_of
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.settling.former_endpoints import as_it_may_be
+from haptic_trio.templating.incremental.shares import added_rounds
 from haptic_trio.templating.incremental.shares import question_of as question_of_room
 from haptic_trio.templating.values.limits import LimitReachedError
 from haptic_trio.templating.values.marks import mark, strip_marks
@@ -250,7 +251,9 @@ def _for_former(
         output = with_room(run, origin, ahead.former, is_closing=True).output
     else:
         output = call_former(run, origin, former, bodies(former.resource)).output
-    return output if output is None or run.recall.verdict_on(origin.key, output) is None else None
+    if output is None or run.recall.verdict_on(origin.key, output) is not None:
+        return None
+    return output if run.shares.overall.has_room(origin.key, added_rounds(output)) else None
 
 
 def _is_kept(version: Any) -> bool:

@@ -124,6 +124,7 @@ class NamespaceShares:
                 self._freed.add(key.namespace)
         if after is None:
             self.overall.drop(key)
+        self.overall.add(key, added_rounds(after))
 
     def uses_of(self, output: FragmentOutput) -> Uses:
         """Return what *output* uses; known for the newest one, about which a render asks several times."""
@@ -135,6 +136,11 @@ class NamespaceShares:
         """Return the questions of fragments that may find room now; each namespace is returned once."""
         freed, self._freed = self._freed, set()
         return [question_of(namespace) for namespace in sorted(freed)]
+
+
+def added_rounds(output: FragmentOutput | None) -> int:
+    """Return how many more rounds *output* has than the good one that it is a revision of, if it is one."""
+    return max(output.rounds - output.original.rounds, 0) if output is not None and output.original is not None else 0
 
 
 def _uses_of(output: FragmentOutput) -> Uses:

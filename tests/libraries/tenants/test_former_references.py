@@ -66,6 +66,21 @@ def test_a_good_version_that_cannot_be_rendered_again_stays_as_it_was() -> None:
     assert ("userlist" in rendered.text, fallbacks(rendered)) == (False, {("Ingress tenant/web", False)})
 
 
+def test_a_rejected_ingress_takes_no_more_rounds_of_password_hashes_than_there_are() -> None:
+    objects = tenant("tenant", BASIC)
+    # 5,000 rounds for each user.
+    controller = Succession(LIBRARIES, limits={"max_hash_rounds": 10_000})
+    controller.render(*objects, users("ann"))
+    controller.render(broken(objects))
+    assert "'bob'" in controller.render(users("ann", "bob", version=2)).text
+    many = "".join(f"u{number}:{HASHES['ann']}\n" for number in range(3))
+
+    rendered = controller.render(secret("users", version=3, data={"auth": many}))
+
+    assert ("'ann'" in rendered.text, "'u1'" in rendered.text) == (True, False)
+    assert fallbacks(rendered) == {("Ingress tenant/web", True)}
+
+
 @pytest.mark.parametrize("key", ["api-key-secret", "jwt-secret"])
 def test_a_key_that_is_removed_gives_no_access_to_a_rejected_ingress(key: str) -> None:
     more = {"haptic-trio/jwt-issuer": "*", "haptic-trio/jwt-audience": "*"} if key == "jwt-secret" else {}

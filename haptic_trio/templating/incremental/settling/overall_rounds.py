@@ -2,7 +2,9 @@
 
 What is part of a valid configuration keeps what it has, so that no object
 takes anything from those that are served. Room that is left goes to objects
-in the order of their age, whatever the order in which they are rendered.
+in the order of their age, whatever the order in which they are rendered. An
+output of a former version, rendered again, may have more rounds than it had,
+if there is room for them then.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,6 +30,9 @@ class OverallRounds:
         self._limit = limit
         self._wants: dict[FragmentKey, _Want] = {}
         self._total = 0
+        self._added: dict[FragmentKey, int] = {}
+        """By fragment that is served by a former version: its rounds beyond those of the good output."""
+        self._total_added = 0
         self._rejected: frozenset[FragmentKey] = frozenset()
         self._is_changed = False
         self._is_first = True
@@ -36,6 +41,7 @@ class OverallRounds:
         """Return the same state, which changes by itself."""
         copy = OverallRounds(self._limit)
         copy._wants, copy._total, copy._rejected = dict(self._wants), self._total, self._rejected
+        copy._added, copy._total_added = dict(self._added), self._total_added
         # Decided again: what is served is known by the next render.
         copy._is_changed = True
         return copy
@@ -61,6 +67,20 @@ class OverallRounds:
         if key not in self._rejected:
             self._want(key, None)
 
+    def has_room(self, key: FragmentKey, more: int) -> bool:
+        """Whether the fragment *key* may be served by a former version that has *more* rounds than its good output."""
+        added = self._total_added - self._added.get(key, 0) + more
+        return more <= 0 or self._total + added <= self._limit
+
+    def add(self, key: FragmentKey, more: int) -> None:
+        """Note that the fragment *key* is served with *more* rounds than its good output; 0 if it is not."""
+        before = self._added.pop(key, 0)
+        if more > 0:
+            self._added[key] = more
+        if more != before:
+            self._total_added += max(more, 0) - before
+            self._is_changed = True
+
     def _want(self, key: FragmentKey, want: _Want | None) -> None:
         before = self._wants.pop(key, None)
         if want is not None:
@@ -81,7 +101,8 @@ class OverallRounds:
         if not self._is_changed:
             return frozenset()
         self._is_changed = False
-        rejected = self._without_room(recall) if self._total > self._limit else frozenset()
+        is_full = self._total + self._total_added > self._limit
+        rejected = self._without_room(recall) if is_full else frozenset()
         if not self._is_first:
             rejected |= self._rejected & self._wants.keys()
         self._is_first = False
@@ -90,7 +111,7 @@ class OverallRounds:
 
     def _without_room(self, recall: Recall) -> frozenset[FragmentKey]:
         served = {key: min(want.rounds, _served(recall, key)) for key, want in self._wants.items()}
-        room = self._limit - sum(served.values())
+        room = self._limit - self._total_added - sum(served.values())
         rejected = set()
         growing = (key for key, want in self._wants.items() if want.rounds > served[key])
         for key in sorted(growing, key=lambda key: (self._wants[key].created, key.namespace, key.name, key.fragment)):
