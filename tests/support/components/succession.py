@@ -54,6 +54,7 @@ class Succession:
         self._quarantine.take(rendered.serial, rendered.changed, is_new=rendered.is_new)
         self._quarantine.prepare(rendered.serial)
         self._quarantine.accept(rendered.serial, rendered.rejections)
+        self._quarantine.update(rendered.rejections)
         return rendered
 
 
