@@ -274,8 +274,9 @@ class Quarantine:
         if self._outdated:
             rejected = {_object_of(rejection.key) for rejection in rejections if not rejection.is_apart}
             self._outdated = {key: one for key, one in self._outdated.items() if _object_of(key) in rejected}
-        still = {rejection.key for rejection in rejections}
-        self._rejected = {key: digests for key, digests in self._rejected.items() if key in still}
+        # HAProxy may reject what the good version of a rejected object would have now, although no fragment fails for it.
+        still = {_object_of(rejection.key) for rejection in rejections}
+        self._rejected = {key: digests for key, digests in self._rejected.items() if _object_of(key) in still}
 
     def update(
         self, rejections: tuple[Rejection, ...], name_fields: NameFields = lambda _ref, problem: problem

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.templating.incremental.outputs import FragmentOutput
@@ -93,6 +94,18 @@ def test_all_fragments_stay_as_they_were_while_one_cannot_be_rendered_again() ->
 
     assert lines_after(machine, made("ConfigMap", 9, 2)) == ["1 sees 5"]
     assert lines_after(machine, made("ConfigMap", 6, 3)) == ["1 sees 6"]
+
+
+def test_an_object_stays_as_it_was_while_haproxy_rejects_what_it_would_have_now() -> None:
+    machine = machine_of(SHOWS, FAILS)
+    lines_after(machine, made("Service", 3, 2))
+    assert lines_after(machine, made("ConfigMap", 6, 2)) == ["1 sees 6"]
+    assert isinstance(machine.rendered, Rendered)
+    (key,) = (key for key in machine.rendered.produced if key.fragment == "shows")
+    machine.quarantine.reject({key: Problem(message="HAProxy says no")}, machine.rendered.produced)
+
+    # The verdict is remembered as long as the object is rejected.
+    assert [lines_after(machine) for _turn in range(3)] == [["1 sees 5"]] * 3
 
 
 def test_a_fragment_for_another_object_inside_has_its_own_good_version() -> None:
