@@ -271,11 +271,9 @@ class Quarantine:
                     self._good[key] = output
         self._inherited = frozenset()
         self._collect_newer()
-        if self._outdated:
-            rejected = {_object_of(rejection.key) for rejection in rejections if not rejection.is_apart}
-            self._outdated = {key: one for key, one in self._outdated.items() if _object_of(key) in rejected}
-        # HAProxy may reject what the good version of a rejected object would have now, although no fragment fails for it.
         still = {_object_of(rejection.key) for rejection in rejections}
+        self._outdated = {key: output for key, output in self._outdated.items() if _object_of(key) in still}
+        # HAProxy may reject what the good version of a rejected object has now, although no fragment fails for it.
         self._rejected = {key: digests for key, digests in self._rejected.items() if _object_of(key) in still}
 
     def update(

@@ -83,8 +83,14 @@ def find_output(
     # Inner fragments are dropped with it, but their rejections are reasons why the object is quarantined.
     before.restore(run, keep_rejections=problem is None)
     good = _find_output(run, origin, fallback, resource, is_apart=is_apart)
-    if fallback is not None and not is_apart:
-        good = _renew(run, origin, good, lambda one: _for_former(run, origin, one, resource, made, bodies, ahead))
+    if omitted is None and (is_apart or fallback is not None):
+        good = _renew(
+            run,
+            origin,
+            good,
+            lambda one: _for_former(run, origin, one, resource, made, bodies, ahead),
+            is_apart=is_apart,
+        )
     if problem is not None:
         _reject(run, origin, problem, made, has_fallback=_has_fallback(fallback, good), is_apart=is_apart)
     if good is None:
@@ -209,15 +215,18 @@ def _renew(
     origin: Origin,
     good: FragmentOutput | None,
     render: Callable[[FragmentOutput], FragmentOutput | None],
+    *,
+    is_apart: bool,
 ) -> FragmentOutput | None:
     """Return what is used of the fallback *good*, for the version of which *render* renders again.
 
     So are the other fallbacks for which that has been done before: whether one can be used depends on its files.
     """
     key, recall, renewals = origin.key, run.recall, run.quarantined.renewals
-    others = renewals.besides(key, good and (good.original or good))
+    others = renewals.besides(key, good and (good.original or good)) if not is_apart else ()
     if good is not None and _may_be_renewed(run, key, good):
-        good = _renewed(run, origin, good, render(good))
+        output = render(good)
+        good = _renewed_apart(run, key, good, output) if is_apart else _renewed(run, origin, good, output)
     for former in others:
         is_usable = former is recall.valid.get(key) or former is recall.prepared(key)
         renewals.note_besides(key, former, render(former) if is_usable else None)
@@ -253,6 +262,10 @@ def _for_former(
         output = call_former(run, origin, former, bodies(former.resource)).output
     if output is None or run.recall.verdict_on(origin.key, output) is not None:
         return None
+    # The same output as before, so that nothing counts as changed.
+    before = run.produced.get(origin.key)
+    if before is not None and before.equals(output):
+        return before
     return output if run.shares.overall.has_room(origin.key, added_rounds(output)) else None
 
 
@@ -280,6 +293,17 @@ def _renewed(
         run.quarantined.give_up(origin.subject)
         return None
     return good
+
+
+def _renewed_apart(
+    run: RenderRun, key: FragmentKey, good: FragmentOutput, output: FragmentOutput | None
+) -> FragmentOutput | None:
+    """Return *output* of a single fragment, or *good* as it was; None if neither may be used."""
+    if output is not None and not any(run.is_taken(file) for file in output.files):
+        return output
+    # Fragments inside are those of others, such as routes with filters: they have the administrator's rules.
+    has_rules = (good.original or good).own_text is not None
+    return None if has_rules and run.recall.is_outdated(key, good) else good
 
 
 def _has_fallback(fallback: Fallback | None, good: FragmentOutput | None) -> bool:

@@ -124,7 +124,9 @@ def _check_limits(run: RenderRun, key: FragmentKey, output: FragmentOutput) -> N
             raise run.too_large()
         _check_backends(run, output)
     run.note_success(key.fragment)
-    if not run.ahead.is_rendering:
+    # The output for a former version counts as a whole, with the fragments inside.
+    is_inside = run.is_former and len(run.subjects) > 1
+    if not run.ahead.is_rendering and not is_inside:
         _claim(run, key, output, is_closing=run.is_closing or run.is_former)
 
 

@@ -99,7 +99,12 @@ class FragmentOutput(msgspec.Struct, frozen=True):
         # The same output in each render, so that nothing counts as changed.
         if former is not None and former.own_text is None and former.text is self.text and former.files is self.files:
             return former
-        return msgspec.structs.replace(self, own_text=None, inner_files=frozenset())
+        return msgspec.structs.replace(self, own_text=None, inner_files=frozenset(), original=self.original or self)
+
+    def equals(self, other: "FragmentOutput") -> bool:
+        """Whether this output and *other* are revisions of one good output, count as a whole, and have one content."""
+        is_of_one = self.original is not None and self.original is other.original and self.own_text is None
+        return is_of_one and self.text == other.text and _contents(self) == _contents(other)
 
     @property
     def counted_text(self) -> str:
@@ -181,6 +186,10 @@ def own_part(
     pieces = split_marks(text, origins)
     own = [piece.text for piece in pieces if is_own(piece.origin)]
     return (strip_marks("".join(own)) if inner or len(own) < len(pieces) else None), inner
+
+
+def _contents(output: FragmentOutput) -> list[tuple[str, str]]:
+    return [(file.path, file.text) for file in output.files]
 
 
 def _backend_sizes(text: str) -> list[int]:

@@ -7,15 +7,18 @@ import pytest
 
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.pipeline.render import Rendered
+from tests.gateway.filters.test_extension_filters import extension
 from tests.gateway.listeners.test_port_claims import LIMITS as GATEWAY_LIMITS
 from tests.gateway.listeners.test_port_claims import SECRET as GATEWAY_SECRET
 from tests.gateway.listeners.test_port_claims import frontends_at, owned
 from tests.gateway.objects import gateway, gateway_class, grant, made
+from tests.gateway.objects import route as gateway_route
+from tests.gateway.objects import rule as gateway_rule
 from tests.gateway.serving import Authority
 from tests.libraries.tenants.tenants import NGINX
 from tests.libraries.tenants.test_withdrawn_permissions import LIBRARIES, broken, everything, tenant
 from tests.support.components.succession import Succession
-from tests.support.kubernetes import tls_secret
+from tests.support.kubernetes import endpoint, endpoint_slice, service, tls_secret
 
 GATEWAY = ("base", "ssl", "gateway", "tcp-services")
 HASHES = {"ann": "$5$aa$" + "a" * 43, "bob": "$5$bb$" + "b" * 43}
@@ -172,3 +175,23 @@ def test_a_listener_set_shows_no_certificate_whose_grant_is_gone(is_broken: str)
     assert {one.subject.kind for one in rendered.rejections} == {is_broken}
 
     assert "ssl/other_tls.pem" not in controller.render(withdrawn).texts
+
+
+def test_a_service_beyond_its_limit_keeps_no_former_filter_of_the_administrator() -> None:
+    filters: dict[str, Any] = {"gatewayFilters": {"access": ["*"]}, "rateLimitExempt": ["10.0.0.0/8"]}
+    one = gateway_rule("/", filters=[extension("access")])
+    limited = gateway_route("web", one, hostnames=["a.test"])
+    limited["metadata"]["annotations"] = {"haptic-trio/rate-limit": "5"}
+
+    def slices(count: int) -> Resource:
+        addresses = (endpoint(f"10.1.0.{number}") for number in range(1, count + 1))
+        return endpoint_slice("app", *addresses, ports=80, namespace="web")
+
+    controller = Succession((*LIBRARIES, "gateway"), limits={"max_namespace_servers": 8}, **filters)
+    controller.render(gateway_class(), gateway(), limited, service("app", namespace="web"), slices(1))
+    rendered = controller.render(slices(9))
+    assert [str(one.subject) for one in rendered.rejections][:1] == ["Service web/app"]
+    assert "# filter access" in rendered.text
+
+    assert "# filter access" not in controller.configure(**{**filters, "rateLimitExempt": []}).text
+    assert "# filter access" in controller.render(slices(2)).text

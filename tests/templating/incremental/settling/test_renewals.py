@@ -108,6 +108,13 @@ def test_an_object_stays_as_it_was_while_haproxy_rejects_what_it_would_have_now(
     assert [lines_after(machine) for _turn in range(3)] == [["1 sees 5"]] * 3
 
 
+def test_a_single_fragment_is_rendered_again_as_well() -> None:
+    machine = machine_of(SHOWS.replace("'shows'", "'shows' apart if s.spec.n != 3 or fail('three')"))
+    assert lines_after(machine, made("Service", 3, 2)) == ["1 sees 5"]
+
+    assert lines_after(machine, made("ConfigMap", 6, 2)) == ["1 sees 6"]
+
+
 def test_a_fragment_for_another_object_inside_has_its_own_good_version() -> None:
     machine = machine_of(INNER)
     assert lines_after(machine, made("Service", 3, 2)) == ["1 holds 5"]
