@@ -269,8 +269,9 @@ class Recall(msgspec.Struct, frozen=True):
 
     def prepared(self, key: FragmentKey) -> FragmentOutput | None:
         """Return the newest output of the fragment that passed phase 1 and that phase 2 has not rejected."""
-        newer = self.newer.get(key) if self.paused.problem_of(key) is None else None
-        return self.valid.get(key) if newer is None or newer.is_closing else newer
+        newer = self.newer.get(key)
+        is_used = newer is not None and not newer.is_closing and self.paused.problem_of(key) is None
+        return newer if is_used else self.valid.get(key)
 
     def problem_with(self, key: FragmentKey, output: FragmentOutput) -> Problem | None:
         """Return why the new *output* of the fragment counts as failed; None if it does not."""
