@@ -2,6 +2,7 @@
 
 from bisect import insort
 from collections.abc import Mapping, Sequence
+from operator import is_
 
 from haptic_trio.k8s.index import Keys, KeySchema, Table
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
@@ -25,6 +26,8 @@ class Overlay:
                 raise ValueError(f"{ref_of(resource)} cannot replace {ref}")
             self._replacements[ref] = None if resource is None else base.without_ignored(resource)
         self._seen = -1
+        self._replaced: list[Resource | None] = []
+        """The objects of the base under the references of the replacements, when these were last worked out."""
         self._effective: dict[ResourceRef, Resource | None] = {}
         self._table = Table(base.schema)
         self._touched: frozenset[Keys] = frozenset()
@@ -105,11 +108,15 @@ class Overlay:
         version = self._base.version
         if version == self._seen:
             return
+        before, self._replaced = self._replaced, [self._base.by_ref(ref) for ref in self._replacements]
+        if self._seen >= 0 and all(map(is_, before, self._replaced)):
+            # Objects beside the replacements have changed, as in most cases.
+            self._merged, self._seen = {}, version
+            return
         effective: dict[ResourceRef, Resource | None] = {}
         table = Table(self.schema)
         touched: set[Keys] = set()
-        for ref, replacement in self._replacements.items():
-            current = self._base.by_ref(ref)
+        for (ref, replacement), current in zip(self._replacements.items(), self._replaced, strict=True):
             if current is None and replacement is None:
                 continue
             if replacement is not None and _is_same(current, replacement):

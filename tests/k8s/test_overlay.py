@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from haptic_trio.k8s.index import KeySchema
 from haptic_trio.k8s.overlay import Overlay
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
 from haptic_trio.k8s.store import ReadableStore, Store
@@ -63,6 +64,23 @@ def test_a_look_up_that_no_replacement_touches_is_the_one_of_the_base() -> None:
 def test_a_replacement_under_another_reference_is_rejected() -> None:
     with pytest.raises(ValueError, match="cannot replace"):
         Overlay(Store("services", INDEX), {service_ref("b"): service("a")})
+
+
+def test_a_change_of_another_object_works_nothing_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Very many rejected objects may be shown in other versions: they must not delay each change of others.
+    base = Store("services", INDEX)
+    base.replace([service(name, "x", spec={"hosts": ["h"]}) for name in "ab"])
+    overlay = Overlay(base, {service_ref("a", "x"): service("a", "x", "2", spec={"hosts": ["h", "i"]})})
+    before = overlay.differences
+    base.upsert(service("b", "x", "2", spec={"hosts": ["i"]}))
+
+    with monkeypatch.context() as patched:
+        patched.delattr(KeySchema, "prefixes")
+        assert overlay.differences is before
+        assert [one["metadata"]["name"] for one in overlay.get("x", "i")] == ["a", "b"]
+
+    base.delete(service_ref("a", "x"))
+    assert overlay.differences is not before
 
 
 @given(st.lists(objects), st.lists(objects, max_size=4), removals, st.lists(objects, max_size=2), removals)
