@@ -120,6 +120,7 @@ class _Routes:
         for position, route in enumerate(found):
             for owner, _, _ in _references(route):
                 self._by_owner.setdefault(owner, {})[position] = route
+        self._contenders: dict[Owner, tuple[Contender, ...]] = {}
         self._indexes: dict[Hashable, _Index] = {}
 
     def of(self, wanted: Oldest) -> _Index:
@@ -127,17 +128,27 @@ class _Routes:
         key = wanted.owner, wanted.listener, wanted.without
         index = self._indexes.get(key)
         if index is None:
-            index = self._indexes[key] = _Index(self._contenders(wanted))
+            found = self._of_owner(wanted.owner)
+            index = self._indexes[key] = _Index([one for one in found if _is_wanted(one, wanted)])
         return index
 
-    def _contenders(self, wanted: Oldest) -> Sequence[Contender]:
-        routes = self._by_owner.get(wanted.owner, {}).values()
-        contenders = [contender_of(route, text_of(route, "kind"), wanted.owner) for route in routes]
-        oldest: dict[Hashable, Contender] = {}
-        for one in sorted(contenders, key=lambda one: one.order):
-            if one.namespace not in wanted.without and (not wanted.listener or one.refers_to(*wanted.listener)):
+    def _of_owner(self, owner: Owner) -> tuple[Contender, ...]:
+        """Return the contenders for all listeners of *owner*, the oldest first; read once, however many listeners."""
+        known = self._contenders.get(owner)
+        if known is None:
+            routes = self._by_owner.get(owner, {}).values()
+            contenders = [contender_of(route, text_of(route, "kind"), owner) for route in routes]
+            oldest: dict[Hashable, Contender] = {}
+            for one in sorted(contenders, key=lambda one: one.order):
                 oldest.setdefault((one.namespace, one.hostnames, one.listeners), one)
-        return tuple(oldest.values())
+            known = self._contenders[owner] = tuple(oldest.values())
+        return known
+
+
+def _is_wanted(contender: Contender, wanted: Oldest) -> bool:
+    return contender.namespace not in wanted.without and (
+        wanted.listener is None or contender.refers_to(*wanted.listener)
+    )
 
 
 def _references(route: Resource) -> Iterator[tuple[Owner, str, int | None]]:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from haptic_trio.gateway.routes.precedence import contenders
 from haptic_trio.gateway.routes.precedence.contenders import Oldest, Owner, contender_of
 from haptic_trio.k8s.resource import Resource
 from tests.gateway.objects import route
@@ -69,3 +70,27 @@ def test_a_contender_refers_to_the_listener(parent: Any, is_found: bool, others:
 
     found = named(route("r", parents=[parent]), *strangers, listener=("http", 80))
     assert found == (["r"] if is_found else [])
+
+
+def test_many_routes_are_read_once_for_all_listeners_of_an_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def counted(one: Resource, kind: str, owner: Owner) -> Any:
+        read.append(one["metadata"]["name"])
+        return contender_of(one, kind, owner)
+
+    monkeypatch.setattr(contenders, "contender_of", counted)
+    routes = tuple(
+        route(f"r{i:02}", created=f"{i:02}", parents=[{"name": "gw", "sectionName": f"l{i % 8}"}], hostnames=["a.test"])
+        for i in range(64)
+    )
+
+    for number in range(8):
+        asked = Oldest(owner=OWNER, before=LAST, domain="", count=8, listener=(f"l{number}", 80))
+        assert [one.name for one in asked(routes)] == [f"r{number:02}"]
+        without = Oldest(
+            owner=OWNER, before=LAST, domain="", count=8, listener=(f"l{number}", 80), without=frozenset({"web"})
+        )
+        assert [one.name for one in without(routes)] == []
+
+    assert len(read) == len(routes)
