@@ -179,7 +179,7 @@ class _Coordinator:
                 # The check decides about contents that are new, whether they change the output or not.
                 return prepared
             self._pipeline.accept(candidate.rendered)
-        is_deployed = prepared.reason is Reason.CHANGED and _runs_everywhere(lane.completed.value, known)
+        is_deployed = prepared.reason is Reason.CHANGED and _runs_everywhere(lane.completed.value, valid)
         return _validated_again(valid, prepared, is_deployed=is_deployed)
 
     async def publish(self, checked: CheckedConfig) -> None:
@@ -221,8 +221,11 @@ class _Coordinator:
             await self.reconcile(trigger, progress)
 
 
-def _runs_everywhere(completed: DeploymentCompleted | None, generation: str) -> bool:
-    if completed is None or completed.generation != generation:
+def _runs_everywhere(completed: DeploymentCompleted | None, valid: ConfigValidated) -> bool:
+    if completed is None or completed.generation != valid.generation.id:
+        return False
+    if not valid.is_deployed and completed.correlation != valid.correlation:
+        # Its own deployment is outstanding: suspected drift, for example, deploys a generation again.
         return False
     return not (completed.failed or completed.superseded or completed.standing.held)
 
@@ -245,10 +248,15 @@ async def _take_waiting(
     triggers: trio.MemoryReceiveChannel[ReconcileTriggered],
     cycles: trio.MemorySendChannel[CycleEvent],
 ) -> ReconcileTriggered:
-    """Return the newest of *trigger* and the waiting ones, after sending each to the ledger."""
+    """Return the newest of *trigger* and the waiting ones, after sending each to the ledger.
+
+    Suspected drift stays the reason: a cycle for changes alone may end without a deployment.
+    """
+    is_drift = False
     while True:
         await pass_on(cycles, trigger)
+        is_drift |= trigger.reason is Reason.DRIFT
         try:
             trigger = triggers.receive_nowait()
         except (trio.WouldBlock, trio.EndOfChannel):
-            return trigger
+            return msgspec.structs.replace(trigger, reason=Reason.DRIFT) if is_drift else trigger

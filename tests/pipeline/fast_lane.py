@@ -163,13 +163,20 @@ class Rig:
             )
         )
 
-    async def trigger(self, name: str) -> None:
-        self.triggers.send_nowait(ReconcileTriggered(correlation=name, reason=Reason.CHANGED, changes=1))
+    async def trigger(self, name: str, reason: Reason = Reason.CHANGED) -> None:
+        self.triggers.send_nowait(ReconcileTriggered(correlation=name, reason=reason, changes=1))
         await wait_all_tasks_blocked()
 
-    def complete(self, name: str, *, held: tuple[str, ...] = (), failed: tuple[str, ...] = ()) -> None:
+    def complete(
+        self, name: str, *, held: tuple[str, ...] = (), failed: tuple[str, ...] = (), generation: str = ""
+    ) -> None:
         self.completed.put(
             DeploymentCompleted(
-                correlation=name, generation="", results=(), failed=failed, seconds=0, standing=Standing(held=held)
+                correlation=name,
+                generation=generation,
+                results=(),
+                failed=failed,
+                seconds=0,
+                standing=Standing(held=held),
             )
         )

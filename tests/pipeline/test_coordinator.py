@@ -197,6 +197,22 @@ async def test_triggers_that_came_while_a_cycle_ran_are_one_cycle_for_the_newest
     assert triggered == [f"c{number}" for number in range(1, 30)]
 
 
+@pytest.mark.parametrize("reasons", [(Reason.DRIFT, Reason.CHANGED), (Reason.CHANGED, Reason.DRIFT)])
+async def test_suspected_drift_is_not_lost_among_changes_that_came_with_it(
+    autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery, reasons: tuple[Reason, Reason]
+) -> None:
+    await rig.start(nursery)
+    rig.trigger("c1")
+    await wait_all_tasks_blocked()
+    for number, reason in enumerate(reasons, 2):
+        rig.trigger(f"c{number}", reason)
+
+    await trio.sleep(10)
+
+    assert rig.validated.value is not None
+    assert (rig.validated.value.correlation, rig.validated.value.reason) == ("c3", Reason.DRIFT)
+
+
 async def test_running_cycle_is_not_cut_short_by_a_trigger(
     autojump_clock: MockClock, rig: Rig, nursery: trio.Nursery
 ) -> None:

@@ -50,6 +50,29 @@ async def test_a_cycle_that_changes_nothing_needs_no_other_check(autojump_clock:
     assert len(rig.pipeline.accepted) == 1
 
 
+async def test_a_cycle_that_changes_nothing_is_deployed_while_a_deployment_of_its_configuration_is_outstanding(
+    autojump_clock: MockClock, rig: Rig
+) -> None:
+    await first_is_valid(rig)
+    rig.pipeline.same = dict.fromkeys(("c2", "c3", "c4", "c5", "c6"), "c1")
+
+    async def is_deployed(name: str, reason: Reason = Reason.CHANGED) -> bool:
+        await rig.trigger(name, reason)
+        assert rig.validated.value is not None
+        assert rig.validated.value.correlation == name
+        return rig.validated.value.is_deployed
+
+    rig.complete("c1", generation=generation("c1").id)
+    assert await is_deployed("c2")
+    # Endpoints may have changed by themselves, and their comparison is not completed.
+    assert not await is_deployed("c3", Reason.DRIFT)
+    assert not await is_deployed("c4")
+    rig.complete("c4", generation=generation("c1").id)
+    assert await is_deployed("c5")
+    rig.complete("c4", generation=generation("c1").id, failed=("a",))
+    assert not await is_deployed("c6")
+
+
 async def test_a_return_to_the_valid_configuration_is_published_after_another_one(
     autojump_clock: MockClock, rig: Rig
 ) -> None:
