@@ -117,9 +117,22 @@ class Certificates(msgspec.Struct, frozen=True):
 
     def asks(self, ingress: Resource, host: str) -> bool:
         """Whether *ingress* decides by which authorities clients of *host* are verified."""
-        if host == ANY:
+        if host == ANY or self.owners_of(host).tls.clients != age_of(ingress)[1:]:
             return False
-        return self.owners_of(host).tls.clients == age_of(ingress)[1:]
+        return self.covering(host, namespace_of(ingress)) is None
+
+    def covering(self, host: str, namespace: str) -> Age | None:
+        """Return the Ingress of another namespace than *namespace* whose line for a wildcard asks clients of *host*.
+
+        Who is verified there has shown no certificate of the authorities of
+        *host*. None if the line excludes *host*, or there is no such line.
+        """
+        wildcard = wildcard_of(host)
+        asking = self.owners_of(wildcard).tls.clients_age if wildcard else None
+        if asking is None or asking[1] == namespace:
+            return None
+        excluded = self.excluded_from_asking(wildcard, asking)
+        return asking if excluded is not None and host not in excluded else None
 
     def choice(self, host: str) -> Choice | None:
         """Return the Ingress that provides the certificate for *host*; None if there is none."""
@@ -142,8 +155,9 @@ class Certificates(msgspec.Struct, frozen=True):
     def excluded_from_asking(self, wildcard: str, age: Age) -> tuple[str, ...] | None:
         """Return the same for a line that asks clients for certificates.
 
-        Such a line must exclude every host of another namespace that verifies
-        clients: one that the line has verified would pass there.
+        Such a line must exclude every older host of another namespace that
+        verifies clients: one that the line has verified would pass there.
+        Younger hosts that it does not exclude ask no clients; see `covering`.
         """
         found = self.exclusions(wildcard, age)
         return found.hosts if found.is_complete and found.has_asking else None

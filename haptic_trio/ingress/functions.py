@@ -209,6 +209,13 @@ class IngressView:
                         f"clients of {host} are not asked for certificates, since too many hosts that it covers verify"
                         " theirs with other CA certificates; requests get 403",
                     )
+            elif known.clients == own and (wide := self._certificates.covering(host, self._namespace)) is not None:
+                yield Note(
+                    "ClientsNotAsked",
+                    f"clients of {host} are not asked for certificates, since too many hosts are below a wildcard whose"
+                    f" clients the older Ingress {'/'.join(wide[1:])} verifies with other CA certificates; requests are"
+                    " rejected",
+                )
             elif host != ANY and known.owner is not None:
                 yield Note(
                     "ClientsNotAsked",

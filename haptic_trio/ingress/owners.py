@@ -26,8 +26,8 @@ STORE: Final = "ingressesByHost"
 _MOST_NAMED: Final = 4
 _MOST_CLASSES: Final = 16
 _Place: TypeAlias = tuple[int, Age, str]
-_ASKING: Final = frozenset({0, 2})
-"""First items of the places of hosts that ask clients for certificates."""
+_OLDER_ASKING: Final = 0
+"""First item of the places of hosts that belong to others, are older, and ask clients for certificates."""
 MOST_HOSTS: Final = 500
 MOST_BYTES: Final = 8_000
 """Of names in one line of a crt-list: HAProxy takes 64 kB and 2,047 words from a file, and 16 kB at runtime."""
@@ -69,6 +69,8 @@ class TlsOwners(msgspec.Struct, frozen=True):
     """The oldest one that names another Secret for the host than the first of these."""
     clients: Claimant | None = None
     """The oldest one of the owner's namespace that asks clients for certificates."""
+    clients_age: Age | None = None
+    """The age of this one."""
 
 
 _NO_CONTESTS: Final[Mapping[str, Contest]] = {}
@@ -112,7 +114,7 @@ class Exclusions(msgspec.Struct, frozen=True):
     is_complete: bool = True
     """Whether each namespace with older hosts has its share."""
     has_asking: bool = True
-    """Whether the hosts include each one of another namespace that asks clients for certificates."""
+    """Whether the hosts include each older one of another namespace that asks clients for certificates."""
     left_out: tuple[LeftOut, ...] = ()
     """Of the first few namespaces with older hosts that are not excluded."""
     foreign: frozenset[str] = frozenset()
@@ -249,6 +251,7 @@ def _tls_owners(book: HostBook) -> TlsOwners:
         tuple(Choice(_claimant(age), named) for age, named in secrets[:_MOST_NAMED]),
         None if rival is None else _claimant(rival),
         None if clients is None else _claimant(clients),
+        clients,
     )
 
 
@@ -350,7 +353,7 @@ class _AskExclusions(_Ask):
             if place is None:
                 continue
             (self._older if place[0] < 2 else self._others).change(place, is_there=is_there)
-            if place[0] in _ASKING and place[1][1] != self._claimant[1]:
+            if place[0] == _OLDER_ASKING:
                 (self._asking.add if is_there else self._asking.discard)(place[2])
 
 

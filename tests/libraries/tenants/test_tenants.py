@@ -301,26 +301,51 @@ def test_a_wildcard_that_cannot_exclude_a_share_of_each_namespace_has_no_certifi
     assert ("Ingress attacker/evil", "CertificateNotServed") in site.reasons
 
 
-def test_a_wildcard_that_cannot_exclude_all_hosts_that_verify_clients_asks_for_no_certificates() -> None:
-    def asking(make: Any, name: str, *hosts: str) -> Resource:
+def verifying(age: int, below_age: int) -> tuple[Site, list[str]]:
+    """Return a wildcard of the attacker that verifies clients, 9 hosts of the victim below it, and 111 more hosts."""
+
+    def asking(make: Any, name: str, *hosts: str, age: int) -> Resource:
         rules = [rule(host, path("/", "web")) for host in hosts]
         annotations = {NGINX + "auth-tls-secret": "clients"}
-        found: Resource = make(*rules, tls=secured(*hosts), annotations=annotations, name=name, age=1)
+        found: Resource = make(*rules, tls=secured(*hosts), annotations=annotations, name=name, age=age)
         return found
 
     below = [f"{'h' * 58}{number}.example.com" for number in range(120)]
-    site = Site(asking(evil, "wide", WILDCARD), asking(victim, "few", *below[:9]))
+    site = Site(asking(evil, "wide", WILDCARD, age=age), asking(victim, "few", *below[:9], age=below_age))
     for namespace in ("attacker", "victim"):
         site.put(secret(namespace, "tls", WILDCARD, by=EVIL))
         site.put({**authority_secret("clients", CLIENTS), "metadata": {"namespace": namespace, "name": "clients"}})
+    assert len(verifying_lines(site)) == 1
+    site.put(asking(victim, "many", *below[9:], age=below_age + 1))
+    return site, below
 
-    def lines() -> list[list[str]]:
-        return [line.split() for line in site.render()["https.list"].splitlines() if WILDCARD in line.split()]
 
-    assert sum("verify" in line for line in lines()) == 1
-    site.put(asking(victim, "many", *below[9:]))
-    assert [line for line in lines() if "verify" in line] == []
-    assert ("Ingress attacker/wide", "ClientsNotAsked") in site.reasons
+def verifying_lines(site: Site) -> list[list[str]]:
+    """Return the words of the lines for the wildcard that ask clients for certificates."""
+    lines = [line.split() for line in site.render()["https.list"].splitlines()]
+    return [line for line in lines if WILDCARD in line and "verify" in line]
+
+
+def test_a_wildcard_that_cannot_exclude_all_older_hosts_that_verify_clients_asks_for_no_certificates() -> None:
+    site, _ = verifying(age=9, below_age=1)
+
+    assert verifying_lines(site) == []
+    assert {one for one in site.reasons if one[1] == "ClientsNotAsked"} == {
+        ("Ingress attacker/wide", "ClientsNotAsked")
+    }
+
+
+def test_younger_hosts_that_verify_clients_switch_off_the_verification_of_no_older_wildcard() -> None:
+    site, below = verifying(age=1, below_age=9)
+
+    (line,) = verifying_lines(site)
+    excluded = {word[1:] for word in line if word.startswith("!")}
+    assert excluded > set(below[:9])
+    assert len(excluded) < len(below)
+    # Whom the wildcard has verified does not pass at a host that it does not exclude.
+    entries = site.render()["ingress-clients.map"].splitlines()
+    assert {entry.split()[0] for entry in entries if entry} == {WILDCARD, *excluded}
+    assert {one for one in site.reasons if one[1] == "ClientsNotAsked"} == {("Ingress victim/many", "ClientsNotAsked")}
 
 
 def test_of_two_ingresses_of_one_age_the_first_namespace_has_the_host() -> None:
