@@ -84,6 +84,24 @@ def test_a_rejected_ingress_takes_no_more_rounds_of_password_hashes_than_there_a
     assert fallbacks(rendered) == {("Ingress tenant/web", True)}
 
 
+def test_a_rejected_object_that_wants_too_many_rounds_of_password_hashes_keeps_no_removed_user_of_others() -> None:
+    # 5,000 rounds for each user.
+    controller = Succession(LIBRARIES, limits={"max_hash_rounds": 30_000})
+    objects = tenant("tenant", BASIC)
+    controller.render(*objects, users("ann"))
+    controller.render(broken(objects))
+    many = secret("users", data={"auth": "".join(f"u{number}:{HASHES['ann']}\n" for number in range(7))})
+    many["metadata"]["namespace"] = "other"
+    rendered = controller.render(*tenant("other", BASIC), many)
+    assert "'u1'" not in rendered.text
+
+    more = {"auth": f"bob:{HASHES['bob']}\ncarl:{HASHES['bob']}\n"}
+    rendered = controller.render(secret("users", version=2, data=more))
+
+    assert [f"'{name}'" in rendered.text for name in ("ann", "bob", "carl")] == [False, True, True]
+    assert fallbacks(rendered) == {("Ingress tenant/web", True), ("Ingress other/web", False)}
+
+
 @pytest.mark.parametrize("key", ["api-key-secret", "jwt-secret"])
 def test_a_key_that_is_removed_gives_no_access_to_a_rejected_ingress(key: str) -> None:
     more = {"haptic-trio/jwt-issuer": "*", "haptic-trio/jwt-audience": "*"} if key == "jwt-secret" else {}

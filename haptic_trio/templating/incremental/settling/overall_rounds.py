@@ -34,6 +34,10 @@ class OverallRounds:
         """By fragment that is served by a former version: its rounds beyond those of the good output."""
         self._total_added = 0
         self._rejected: frozenset[FragmentKey] = frozenset()
+        self._served_of_rejected: dict[FragmentKey, int] = {}
+        """By fragment in `_rejected`: the rounds that it has in what is served."""
+        self._total_rejected = 0
+        """Rounds that these fragments want beyond those."""
         self._is_changed = False
         self._is_first = True
 
@@ -42,6 +46,7 @@ class OverallRounds:
         copy = OverallRounds(self._limit)
         copy._wants, copy._total, copy._rejected = dict(self._wants), self._total, self._rejected
         copy._added, copy._total_added = dict(self._added), self._total_added
+        copy._served_of_rejected, copy._total_rejected = self._served_of_rejected, self._total_rejected
         # Decided again: what is served is known by the next render.
         copy._is_changed = True
         return copy
@@ -70,7 +75,7 @@ class OverallRounds:
     def has_room(self, key: FragmentKey, more: int) -> bool:
         """Whether the fragment *key* may be served by a former version that has *more* rounds than its good output."""
         added = self._total_added - self._added.get(key, 0) + more
-        return more <= 0 or self._total + added <= self._limit
+        return more <= 0 or self._total - self._total_rejected + added <= self._limit
 
     def add(self, key: FragmentKey, more: int) -> None:
         """Note that the fragment *key* is served with *more* rounds than its good output; 0 if it is not."""
@@ -82,12 +87,20 @@ class OverallRounds:
             self._is_changed = True
 
     def _want(self, key: FragmentKey, want: _Want | None) -> None:
+        self._total_rejected -= self._excess(key)
         before = self._wants.pop(key, None)
         if want is not None:
             self._wants[key] = want
+        self._total_rejected += self._excess(key)
         if want != before:
             self._total += (want.rounds if want else 0) - (before.rounds if before else 0)
             self._is_changed = True
+
+    def _excess(self, key: FragmentKey) -> int:
+        """Return the part of `_total_rejected` that is due to the fragment *key*."""
+        if key not in self._served_of_rejected or key not in self._wants:
+            return 0
+        return max(self._wants[key].rounds - self._served_of_rejected[key], 0)
 
     def settle(self, recall: Recall, rejections: Iterable[Rejection]) -> frozenset[FragmentKey]:
         """Decide again, after everything has been rendered; return the fragments that have to be rendered again.
@@ -106,6 +119,9 @@ class OverallRounds:
         if not self._is_first:
             rejected |= self._rejected & self._wants.keys()
         self._is_first = False
+        # What a rejected object wants takes no room from others.
+        self._served_of_rejected = {key: _served(recall, key) for key in rejected}
+        self._total_rejected = sum(map(self._excess, rejected))
         former, self._rejected = self._rejected, rejected
         return (former ^ rejected) & self._wants.keys()
 
