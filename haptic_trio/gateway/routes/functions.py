@@ -43,13 +43,17 @@ class GatewayFunctions:
 
     __slots__ = ()
 
-    def exact_paths(self, route: Resource, kind: str, resources: Lookups, controller: str) -> list[routing.Entry]:
-        """Return the entries of *route* in the map of exact paths."""
-        return _entries(route, kind, EXACT, resources, controller)
+    def exact_paths(
+        self, route: Resource, kind: str, resources: Lookups, controller: str, is_rejected: bool = False
+    ) -> list[routing.Entry]:
+        """Return the entries of *route* in the map of exact paths; if it *is_rejected*, those that keep its paths."""
+        return _entries(route, kind, EXACT, resources, controller, is_rejected=is_rejected)
 
-    def prefixes(self, route: Resource, kind: str, resources: Lookups, controller: str) -> list[routing.Entry]:
-        """Return the entries of *route* in the map of path prefixes."""
-        return _entries(route, kind, PREFIX, resources, controller)
+    def prefixes(
+        self, route: Resource, kind: str, resources: Lookups, controller: str, is_rejected: bool = False
+    ) -> list[routing.Entry]:
+        """Return the entries of *route* in the map of path prefixes; if it *is_rejected*, those that keep its paths."""
+        return _entries(route, kind, PREFIX, resources, controller, is_rejected=is_rejected)
 
     def rules(
         self, route: Resource, kind: str, resources: Lookups, controller: str, filters: Allowed | None = None
@@ -153,8 +157,13 @@ class GatewayFunctions:
         return name if variant is None else variant_name(name, variant.suffix) + variant.end
 
 
-def _entries(route: Resource, kind: str, path_kind: str, resources: Lookups, controller: str) -> list[routing.Entry]:
-    found = list(routing.entries(route, ROUTE_KINDS[kind], path_kind, resources, controller))
+def _entries(
+    route: Resource, kind: str, path_kind: str, resources: Lookups, controller: str, *, is_rejected: bool
+) -> list[routing.Entry]:
+    found = list(routing.entries(route, ROUTE_KINDS[kind], path_kind, resources, controller, is_rejected=is_rejected))
+    if is_rejected:
+        # Not a version that is served later.
+        return found
     keys = tuple(entry.key for entry in found if entry.value)
     if keys:
         condition = former_route(route, kind, resources, controller)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from haptic_trio.gateway.extensions import NO_FILTERS, Allowed
+from haptic_trio.gateway.extensions import NO_FILTERS, Allowed, guards_of
 from haptic_trio.gateway.hostnames import ANY, intersection, specificity, wider
 from haptic_trio.gateway.listeners.listeners import Listener
 from haptic_trio.gateway.objects import (
@@ -36,8 +36,10 @@ from haptic_trio.gateway.routes.matches import EXACT, PREFIX
 from haptic_trio.gateway.routes.precedence.claimants import Names, WantsOldest, counted, few
 from haptic_trio.gateway.routes.precedence.contenders import hostnames_of
 from haptic_trio.gateway.routes.programs import REJECTED, is_plain, rule_text
-from haptic_trio.gateway.routes.rules import ServedRule, served_rules
+from haptic_trio.gateway.routes.rules import ServedRule, kept_rules, served_rules
 
+_NO_ROUTE: Final = "no-route"
+"""The backend that answers requests of rejected routes with 503."""
 _KNOWN: Final = 16
 """Maximum number of lookups whose routes without host names are cached."""
 
@@ -52,12 +54,19 @@ class Entry(msgspec.Struct, frozen=True):
     """Routes with matches that have no room in the value."""
 
 
-def entries(route: Resource, kind: RouteKind, path_kind: str, lookups: Lookups, controller: str) -> Iterator[Entry]:
+def entries(
+    route: Resource, kind: RouteKind, path_kind: str, lookups: Lookups, controller: str, *, is_rejected: bool = False
+) -> Iterator[Entry]:
     """Yield the entries that *route* writes into the map of exact paths, or of prefixes.
 
-    Raises `GatewayObjectError` if the route cannot be expressed.
+    Raises `GatewayObjectError` if the route cannot be expressed, unless it
+    *is_rejected* and keeps its paths for that reason.
     """
+    if not is_rejected:
+        served_rules(route, kind, lookups)
     served = _Known(kind, lookups, controller)
+    if is_rejected:
+        served.reject(route)
     paths = sorted({match.path for rule in served.of(route) for match in rule.matches if match.path_kind == path_kind})
     for attached in listeners_for(route, kind.name, lookups, controller).values() if paths else ():
         for hostname, _ in attached.hostnames:
@@ -126,13 +135,19 @@ class _Known:
             self._few[source] = found
             return found
 
+    def reject(self, route: Resource) -> None:
+        """Have the rules of *route* without filters that may guard access rejected: it is not served in part."""
+        if not guards_of(route):
+            rules = [msgspec.structs.replace(rule, is_rejected=True) for rule in self.of(route)]
+            self._known[namespace_of(route), name_of(route)] = rules
+
     def of(self, route: Resource) -> list[ServedRule]:
-        """Return the cached result of `served_rules`, or raise its error."""
+        """Return the cached result of `kept_rules`, or raise its error."""
         key = namespace_of(route), name_of(route)
         known = self._known.get(key)
         if known is None:
             try:
-                known = served_rules(route, self.kind, self._lookups)
+                known = kept_rules(route, self.kind, self._lookups)
             except GatewayObjectError as error:
                 known = error
             self._known[key] = known
@@ -311,11 +326,13 @@ class _Resolver:
                     if (match.path_kind, match.path) != (key.path_kind, key.path):
                         continue
                     if backends is None:
-                        is_closed = rule.error is not None
+                        is_closed = rule.error is not None or rule.is_rejected
                         backends = () if is_closed else backends_of(route, rule.source, self._kind, self._lookups)
                     plain = is_plain(rule.source, backends)
                     target = backends[0].name if plain else f"={_rule_key(route, self._kind, rule.number, position)}"
                     owner = foreign_owner(route, target) if plain and self._kind.has_requests else ""
+                    if rule.is_rejected:
+                        target, owner = _NO_ROUTE, namespace_of(route)
                     exact, length = specificity(own)
                     order = (
                         not exact,

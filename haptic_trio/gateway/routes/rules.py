@@ -65,6 +65,8 @@ class ServedRule(msgspec.Struct, frozen=True):
     """Why its requests are answered with 500."""
     is_widened: bool = False
     """Conditions of some matches could not be expressed, and are left out."""
+    is_rejected: bool = False
+    """The whole route is rejected: its requests are answered with 503, so that they reach no other route."""
 
 
 class RuleFault(msgspec.Struct, frozen=True):
@@ -133,6 +135,29 @@ def _find_served(route: Resource, kind: RouteKind, lookups: Lookups) -> list[Ser
     return served if error is None or served else error
 
 
+def kept_rules(route: Resource, kind: RouteKind, lookups: Lookups) -> list[ServedRule]:
+    """Return the rules of *route* that are served; if none can be, all with a match that can be expressed, rejected.
+
+    Otherwise a younger route of another namespace would get the requests of a
+    rejected one. Raises `GatewayObjectError` instead for routes of connections,
+    which nothing can answer with a status.
+    """
+    try:
+        return served_rules(route, kind, lookups)
+    except GatewayObjectError:
+        if not kind.has_requests:
+            raise
+    key = "kept_rules", kind.name, *identity_of(route)
+    return shared(lookups, key, lambda: _find_rejected(route, kind, lookups))
+
+
+def _find_rejected(route: Resource, kind: RouteKind, lookups: Lookups) -> list[ServedRule]:
+    return [
+        ServedRule(number, rule, matches.found, is_rejected=True)
+        for (number, rule), matches in _matches_by_rule(route, kind, lookups)
+    ]
+
+
 def faults_of(route: Resource, kind: RouteKind, lookups: Lookups) -> list[RuleFault]:
     """Return the faults of the rules of *route* that are dropped, or answered with 500."""
     found: list[RuleFault] = []
@@ -163,15 +188,19 @@ def _results(
     route: Resource, kind: RouteKind, lookups: Lookups
 ) -> Iterator[tuple[int, Any, ServedRule | GatewayObjectError]]:
     """Yield each rule of *route* with its number, and the served rule or the error."""
-    asked = _MatchesAsked(kind, route)
-    found = derived(lookups, kind.store, asked, namespace_of(route), name_of(route))
-    for (number, rule), matches in zip(rules_of(route), found, strict=True):
+    for (number, rule), matches in _matches_by_rule(route, kind, lookups):
         try:
             yield number, rule, _checked(route, number, rule, matches, kind, lookups)
         except GatewayObjectError as error:
             is_closed = matches.found and has_guards(rule)
             closed = ServedRule(number, rule, matches.found, error, is_widened=bool(matches.problem))
             yield number, rule, closed if is_closed else error
+
+
+def _matches_by_rule(route: Resource, kind: RouteKind, lookups: Lookups) -> Iterator[tuple[tuple[int, Any], _Matches]]:
+    asked = _MatchesAsked(kind, route)
+    found = derived(lookups, kind.store, asked, namespace_of(route), name_of(route))
+    return zip(rules_of(route), found, strict=True)
 
 
 def _matches(route: Resource, kind: RouteKind) -> Iterator[_Matches]:
@@ -190,14 +219,15 @@ def _matches(route: Resource, kind: RouteKind) -> Iterator[_Matches]:
 
 
 def _widened_matches(rule: Any, kind: RouteKind, most: int) -> tuple[Match, ...]:
-    """Return what can be expressed of the matches of *rule*, if it has filters of the administrator: those matches as
-    they are, or else their paths. They have at most *most* expressions.
+    """Return what can be expressed of the matches of *rule*: those matches as they are, or else their paths if it has
+    filters of the administrator. They have at most *most* expressions.
     """
     found: list[Match] = []
-    for match in items_of(rule, "matches") if has_guards(rule) else ():
+    is_guarded = has_guards(rule)
+    for match in items_of(rule, "matches"):
         # A GRPCRoute has the path in the field `method`.
         path = {field: dig(match, field) for field in ("path" if kind.name == HTTP_ROUTE.name else "method",)}
-        for one in (match, path):
+        for one in (match, path) if is_guarded else (match,):
             alone = {"matches": [one]}
             if (count := expression_count(alone)) <= most:
                 try:

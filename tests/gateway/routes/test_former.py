@@ -65,7 +65,7 @@ def test_a_route_has_no_service_of_another_namespace_whose_grant_is_gone(to: str
 
     rendered = controller.render(changed(grant("other", origin="somebody"), 2))
 
-    assert entry_in(rendered) == ""
+    assert entry_in(rendered).endswith("|a.test|/ no-route")
     assert {one.has_fallback for one in rendered.rejections} == {False}
 
 
