@@ -117,11 +117,16 @@ class IncompatibleFiltersError(GatewayObjectError):
 
 def served_rules(route: Resource, kind: RouteKind, lookups: Lookups) -> list[ServedRule]:
     """Return the rules of *route* that are served; raises `GatewayObjectError` if none can be."""
-    key = "served_rules", kind.name, *identity_of(route)
-    result = shared(lookups, key, lambda: _find_served(route, kind, lookups))
+    result = _served(route, kind, lookups)
     if isinstance(result, GatewayObjectError):
-        raise result
+        # The message names the place in the template, which is not that of the last fragment with this error.
+        raise result.with_traceback(None)
     return result
+
+
+def _served(route: Resource, kind: RouteKind, lookups: Lookups) -> list[ServedRule] | GatewayObjectError:
+    key = "served_rules", kind.name, *identity_of(route)
+    return shared(lookups, key, lambda: _find_served(route, kind, lookups))
 
 
 def _find_served(route: Resource, kind: RouteKind, lookups: Lookups) -> list[ServedRule] | GatewayObjectError:
@@ -142,11 +147,8 @@ def kept_rules(route: Resource, kind: RouteKind, lookups: Lookups) -> list[Serve
     rejected one. Raises `GatewayObjectError` instead for routes of connections,
     which nothing can answer with a status.
     """
-    try:
+    if not kind.has_requests or not isinstance(_served(route, kind, lookups), GatewayObjectError):
         return served_rules(route, kind, lookups)
-    except GatewayObjectError:
-        if not kind.has_requests:
-            raise
     key = "kept_rules", kind.name, *identity_of(route)
     return shared(lookups, key, lambda: _find_rejected(route, kind, lookups))
 

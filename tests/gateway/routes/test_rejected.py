@@ -151,6 +151,13 @@ def test_a_route_that_is_rejected_for_another_reason_is_not_served_in_part() -> 
     assert found == [[CLOSED, CLOSED], ["gateway::web_app_80", "=HTTPRoute/web/r/1.0"]]
 
 
+def test_the_message_about_each_fragment_of_a_rejected_route_names_its_own_template() -> None:
+    _, rendered = serve(owned("victim", 5, broken()))
+
+    places = {one.fragment: one.problem.source for one in rendered.rejections}
+    assert places == {f"gateway-{name}-http": f"maps/gateway-{name}.map" for name in ("rules", "exact", "prefix")}
+
+
 @pytest.mark.haproxy
 def test_requests_of_a_rejected_route_are_answered_with_503(tmp_path: Path) -> None:
     port = free_port()
