@@ -104,7 +104,9 @@ class NamespaceShares:
                 held = self._held.get(namespace, NO_USES)
                 for resource, one, together in zip(self._resources, more, map(add, held, wanted), strict=True):
                     if one > 0 and together > resource.limit:
-                        self.overall.drop(key)
+                        # It may be served by what it has.
+                        kept = (before.original or before).rounds if before is not None else 0
+                        self.overall.keep(key, kept, after.resource)
                         raise LimitReachedError(
                             f"the output of all objects of the namespace {namespace} {resource.excess}", resource.hint
                         )

@@ -102,6 +102,24 @@ def test_a_rejected_object_that_wants_too_many_rounds_of_password_hashes_keeps_n
     assert fallbacks(rendered) == {("Ingress tenant/web", True), ("Ingress other/web", False)}
 
 
+def test_a_good_version_counts_when_its_object_wants_more_rounds_than_its_namespace_has() -> None:
+    # 5,000 rounds for each user.
+    controller = Succession(LIBRARIES, limits={"max_hash_rounds": 20_000, "max_namespace_hash_rounds": 15_000})
+
+    def listed(namespace: str, count: int, version: int) -> Resource:
+        lines = "".join(f"{namespace}{number}:{HASHES['ann']}\n" for number in range(count))
+        found = secret("users", version=version, data={"auth": lines})
+        found["metadata"]["namespace"] = namespace
+        return found
+
+    controller.render(*tenant("a", BASIC), *tenant("b", BASIC), listed("a", 1, 1), listed("b", 1, 1))
+    controller.render(listed("a", 3, 2), listed("b", 3, 2))
+    rendered = controller.render(listed("a", 5, 3))
+
+    assert sum(output.rounds for output in rendered.produced.values()) == 20_000
+    assert fallbacks(rendered) == {("Ingress a/web", True), ("Ingress b/web", True)}
+
+
 @pytest.mark.parametrize("key", ["api-key-secret", "jwt-secret"])
 def test_a_key_that_is_removed_gives_no_access_to_a_rejected_ingress(key: str) -> None:
     more = {"haptic-trio/jwt-issuer": "*", "haptic-trio/jwt-audience": "*"} if key == "jwt-secret" else {}

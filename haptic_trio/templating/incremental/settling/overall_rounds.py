@@ -72,6 +72,11 @@ class OverallRounds:
         if key not in self._rejected:
             self._want(key, None)
 
+    def keep(self, key: FragmentKey, rounds: int, resource: Any) -> None:
+        """Note that the fragment *key* gets no more than *rounds*, which it has now."""
+        if key not in self._rejected:
+            self._want(key, _Want(rounds, created_of(resource)) if rounds else None)
+
     def has_room(self, key: FragmentKey, more: int) -> bool:
         """Whether the fragment *key* may be served by a former version that has *more* rounds than its good output."""
         added = self._total_added - self._added.get(key, 0) + more
