@@ -254,7 +254,8 @@ async def _take_waiting(
     """
     is_drift = False
     while True:
-        await pass_on(cycles, trigger)
+        # Gives up the turn: in a burst of changes, further triggers arrive meanwhile, and one cycle is for all of them.
+        await cycles.send(trigger)
         is_drift |= trigger.reason is Reason.DRIFT
         try:
             trigger = triggers.receive_nowait()
