@@ -69,6 +69,20 @@ def grant(
     return made("ReferenceGrant", "grant", namespace=namespace, spec=spec)
 
 
+def tls_listeners(count: int) -> list[dict[str, Any]]:
+    """Return HTTPS listeners for `h0.test` and so on, the first with the Secret `other/tls`, and others with `own`."""
+    return [
+        {
+            "name": f"tls-{number}",
+            "port": 7443,
+            "protocol": "HTTPS",
+            "hostname": f"h{number}.test",
+            "tls": {"certificateRefs": [{"name": "own"} if number else {"name": "tls", "namespace": "other"}]},
+        }
+        for number in range(count)
+    ]
+
+
 def stores_of(*objects: Resource) -> Stores:
     """Return the stores of the library with *objects* in them."""
     watched = {**load_library("ssl").watched_resources, **load_library("gateway").watched_resources}

@@ -6,7 +6,7 @@ import pytest
 
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.pipeline.render import Rendered
-from tests.gateway.objects import gateway, gateway_class, grant, route, rule, service
+from tests.gateway.objects import gateway, gateway_class, grant, route, rule, service, tls_listeners
 from tests.gateway.serving import Authority, endpoints
 from tests.support.components.succession import Succession
 from tests.support.kubernetes import AGES, tls_secret
@@ -79,17 +79,7 @@ def test_a_route_is_not_attached_to_a_gateway_that_no_longer_allows_its_namespac
 
 def test_a_gateway_has_no_secret_of_another_namespace_whose_grant_is_gone() -> None:
     def owned(version: int, count: int) -> Resource:
-        listeners = [
-            {
-                "name": f"tls-{number}",
-                "port": 7443,
-                "protocol": "HTTPS",
-                "hostname": f"h{number}.test",
-                "tls": {"certificateRefs": [{"name": "own"} if number else {"name": "tls", "namespace": "other"}]},
-            }
-            for number in range(count)
-        ]
-        return changed(gateway("own", *listeners), version, "tenant")
+        return changed(gateway("own", *tls_listeners(count)), version, "tenant")
 
     issued = Authority().issue("h0.test")
     secrets = [tls_secret("tls", *issued, namespace="other"), tls_secret("own", *issued, namespace="tenant")]

@@ -11,7 +11,7 @@ from tests.gateway.filters.test_extension_filters import extension
 from tests.gateway.listeners.test_port_claims import LIMITS as GATEWAY_LIMITS
 from tests.gateway.listeners.test_port_claims import SECRET as GATEWAY_SECRET
 from tests.gateway.listeners.test_port_claims import frontends_at, owned
-from tests.gateway.objects import gateway, gateway_class, grant, made
+from tests.gateway.objects import gateway, gateway_class, grant, made, tls_listeners
 from tests.gateway.objects import route as gateway_route
 from tests.gateway.objects import rule as gateway_rule
 from tests.gateway.serving import Authority
@@ -174,18 +174,8 @@ def test_a_listener_set_shows_no_certificate_whose_grant_is_gone(is_broken: str)
     own = tls_secret("own", *authority.issue("h1.test"), namespace="tenant")
 
     def listener_set(version: int, count: int) -> Resource:
-        listeners = [
-            {
-                "name": f"tls-{number}",
-                "port": 7443,
-                "protocol": "HTTPS",
-                "hostname": f"h{number}.test",
-                "tls": {"certificateRefs": [{"name": "own"} if number else {"name": "tls", "namespace": "other"}]},
-            }
-            for number in range(count)
-        ]
         found = made("ListenerSet", "set", namespace="tenant", version=LISTENER_SETS)
-        found["spec"] = {"parentRef": {"name": "gw", "namespace": "infra"}, "listeners": listeners}
+        found["spec"] = {"parentRef": {"name": "gw", "namespace": "infra"}, "listeners": tls_listeners(count)}
         found["metadata"] |= {"resourceVersion": str(version), "uid": "set"}
         return found
 
