@@ -37,7 +37,7 @@ def broken(objects: list[Resource]) -> Resource:
 
 
 def everything(rendered: Rendered) -> str:
-    return "".join(text.text for text in rendered.texts.values())
+    return "".join(f"{path}\n{text.text}" for path, text in sorted(rendered.texts.items()))
 
 
 @pytest.mark.parametrize("is_broken", [False, True])
