@@ -217,7 +217,7 @@ class Quarantine:
 
         *is_new*: the render started from nothing, so *changed* has all outputs. Numbers must ascend.
         """
-        good = {key: output.original or output if output is not None else None for key, output in changed.items()}
+        good = {key: output.as_good() if output is not None else None for key, output in changed.items()}
         self._pending.append((serial, is_new, good))
         if len(self._pending) > _MOST_PENDING:
             # No valid configuration for long: merge the oldest two, which bounds the memory.
@@ -272,7 +272,11 @@ class Quarantine:
         self._inherited = frozenset()
         self._collect_newer()
         still = {_object_of(rejection.key) for rejection in rejections}
-        self._outdated = {key: output for key, output in self._outdated.items() if _object_of(key) in still}
+        self._outdated = {
+            key: output
+            for key, output in self._outdated.items()
+            if _object_of(key) in still and self._good.get(key) is output
+        }
         # HAProxy may reject what the good version of a rejected object has now, although no fragment fails for it.
         self._rejected = {key: digests for key, digests in self._rejected.items() if _object_of(key) in still}
 

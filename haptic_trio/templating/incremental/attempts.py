@@ -82,7 +82,7 @@ def find_output(
         run.quarantined.note_result(key, made, run.unit.object_id)
     # Inner fragments are dropped with it, but their rejections are reasons why the object is quarantined.
     before.restore(run, keep_rejections=problem is None)
-    good = _find_output(run, origin, fallback, resource, is_apart=is_apart)
+    good = _find_output(run, origin, fallback, resource, made, is_apart=is_apart)
     if omitted is None and (is_apart or fallback is not None):
         good = _renew(
             run,
@@ -189,7 +189,7 @@ def _known_failure(run: RenderRun, key: FragmentKey) -> BodyResult | None:
 
 
 def _find_output(
-    run: RenderRun, origin: Origin, fallback: Fallback | None, resource: Any, *, is_apart: bool
+    run: RenderRun, origin: Origin, fallback: Fallback | None, resource: Any, made: BodyResult, *, is_apart: bool
 ) -> FragmentOutput | None:
     """Return the fallback of the fragment; None without a usable one."""
     key, recall = origin.key, run.recall
@@ -207,6 +207,9 @@ def _find_output(
     if is_apart and any(run.is_taken(file) for file in found.files):
         # For single fragments it is not decided who may have a file.
         return None
+    if key.namespace:
+        wanted = made.output.rounds if made.output is not None else 0
+        run.shares.overall.keep(key, max(found.rounds, wanted), resource)
     return revised
 
 
@@ -253,7 +256,9 @@ def _for_former(
     former = good.original or good
     if former.resource is resource:
         # Another fragment fails, or this one for something that it looked up.
-        output = msgspec.structs.replace(made.output, original=former) if made.output is not None else None
+        output = None
+        if made.output is not None:
+            output = msgspec.structs.replace(made.output, original=former, is_renewed=True)
     elif bodies is None or not _is_kept(former.resource):
         return None
     elif ahead is not None and ahead.former is not None and _is_revision_of(ahead.former.output, former):
@@ -302,7 +307,7 @@ def _renewed_apart(
     if output is not None and not any(run.is_taken(file) for file in output.files):
         return output
     # Fragments inside are those of others, such as routes with filters: they have the administrator's rules.
-    has_rules = (good.original or good).own_text is not None
+    has_rules = (good.original or good).has_inner
     return None if has_rules and run.recall.is_outdated(key, good) else good
 
 

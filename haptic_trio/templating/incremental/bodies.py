@@ -65,10 +65,11 @@ def call_body(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, c
     try:
         text = caller()
         files = run.registered_since(registered)
-        # In the text for a rejected object, fragments inside have no outputs of their own.
-        own_text, inner_files = (
-            (None, EMPTY) if run.is_closing or run.is_former else own_part(origin, text, files, run.origins)
-        )
+        own_text, inner_files = (None, EMPTY) if run.is_closing else own_part(origin, text, files, run.origins)
+        has_inner = own_text is not None
+        if run.is_former:
+            # Fragments inside have no outputs of their own.
+            own_text, inner_files = None, EMPTY
         made = FragmentOutput(
             strip_marks(text),
             files,
@@ -85,6 +86,7 @@ def call_body(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, c
             and any(isinstance(one, tuple) and one[0] in _READS and one[1] in run.secret_stores for one in trace.asked),
             own_text=own_text,
             inner_files=inner_files,
+            has_inner=has_inner,
         )
         if run.clash is None:
             _check_limits(run, key, made)
@@ -171,6 +173,8 @@ def call_former(run: RenderRun, origin: Origin, former: FragmentOutput, caller: 
     Its lookups stay recorded. The output is a revision of *former*.
     """
     before, trace, counted = Given(run), run.trace, len(run.trace.ordinals)
+    # The lookups of the present version say nothing about the endpoints of this one.
+    asked, trace.asked = trace.asked, set()
     outer = run.asks_rejected, run.ordinals, run.claimed, run.quarantined, run.rendered
     # As at the beginning of the turn: fragments inside have the same keys as for the present version.
     run.ordinals, run.claimed = defaultdict(int), {}
@@ -178,13 +182,14 @@ def call_former(run: RenderRun, origin: Origin, former: FragmentOutput, caller: 
     try:
         made = call_body(run, origin, origin.key, former.resource, caller)
     finally:
-        run.is_former = False
+        asked |= trace.asked
+        run.is_former, trace.asked = False, asked
         run.asks_rejected, run.ordinals, run.claimed, run.quarantined, run.rendered = outer
     before.restore(run)
     del trace.ordinals[counted:]
     if made.output is None:
         return made
-    output = msgspec.structs.replace(made.output, version=former.version, original=former)
+    output = msgspec.structs.replace(made.output, version=former.version, original=former, is_renewed=True)
     return made._replace(output=output)
 
 

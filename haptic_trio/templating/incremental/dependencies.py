@@ -6,8 +6,23 @@ from math import inf
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from haptic_trio.templating.incremental.questions import UNKNOWN, Dependency, Part, Question
-from haptic_trio.templating.incremental.records import Child, Claims, Kept, Node, Position, Root, Unit
+from haptic_trio.templating.incremental.records import (
+    Child,
+    Claims,
+    Kept,
+    Node,
+    ObjectId,
+    Position,
+    Root,
+    Trace,
+    Unit,
+    id_of_key,
+    id_of_subject,
+    question_of,
+    turns_of,
+)
 from haptic_trio.templating.values.paths import RenderedFile
+from haptic_trio.templating.values.subjects import FragmentKey
 
 
 class IndexSnapshot(NamedTuple):
@@ -206,6 +221,27 @@ class DependencyIndex:
 Claim: TypeAlias = tuple[Position, Unit, RenderedFile]
 
 _END: Position = (inf,)
+
+
+def records_of(roots: Mapping[str, Root], index: DependencyIndex, found: ObjectId) -> Iterator[Child | Root | Trace]:
+    """Yield the records that have fragments of an object."""
+    yield from turns_of(roots, found)
+    for node in index.askers(question_of(found)):
+        if isinstance(node, Kept):
+            yield node.trace
+        elif isinstance(node, Child | Root):
+            yield node
+
+
+def keys_of(roots: Mapping[str, Root], index: DependencyIndex, found: ObjectId) -> Iterator[FragmentKey]:
+    """Yield the fragments of an object, with or without output; some repeatedly."""
+    for record in records_of(roots, index, found):
+        for key in (*record.outputs, *record.unused):
+            if id_of_key(key) == found:
+                yield key
+        for _, rejection in record.rejections:
+            if id_of_subject(rejection.subject) == found:
+                yield rejection.key
 
 
 class RunState(Protocol):

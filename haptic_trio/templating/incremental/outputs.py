@@ -82,8 +82,12 @@ class FragmentOutput(msgspec.Struct, frozen=True):
     """The text without that of fragments inside for other objects, which limits count for these; None: all of it."""
     inner_files: frozenset[str] = frozenset()
     """Paths of the files of those fragments."""
+    has_inner: bool = False
+    """Fragments for other objects are inside."""
     original: "FragmentOutput | None" = None
-    """The former output that this one is a revision of, which stays the good one."""
+    """The former output that this one is a revision of."""
+    is_renewed: bool = False
+    """It was made by rendering a former version of the object again."""
 
     def __repr__(self) -> str:
         # The text and the files may hold a private key.
@@ -104,7 +108,27 @@ class FragmentOutput(msgspec.Struct, frozen=True):
     def equals(self, other: "FragmentOutput") -> bool:
         """Whether this output and *other* are revisions of one good output, count as a whole, and have one content."""
         is_of_one = self.original is not None and self.original is other.original and self.own_text is None
-        return is_of_one and self.text == other.text and _contents(self) == _contents(other)
+        return is_of_one and self._has_content_of(other)
+
+    def _has_content_of(self, other: "FragmentOutput") -> bool:
+        return self.text == other.text and _contents(self) == _contents(other)
+
+    def as_good(self) -> "FragmentOutput":
+        """Return what is the good output once this one is valid.
+
+        A version that has been rendered again never returns to what it gave before. Other revisions change no good
+        output: what they leave out may be permitted again.
+        """
+        if self.original is None:
+            return self
+        if not self.is_renewed or self._has_content_of(self.original):
+            return self.original
+        return msgspec.structs.replace(self, original=None)
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it outputs nothing."""
+        return not (self.files or self.text.strip())
 
     @property
     def counted_text(self) -> str:
@@ -213,6 +237,10 @@ class Earlier(NamedTuple):
         former = uid_of(output.resource) if output is not None and self.uid else ""
         return bool(former) and former != self.uid
 
+    def differs(self, recall: "Recall", key: FragmentKey) -> bool:
+        """Whether *recall* has others of the fragment *key*."""
+        return recall.prepared(key) is not self.prepared or recall.valid.get(key) is not self.valid
+
 
 class BodyResult(NamedTuple):
     """Result of a fragment's body: its output, or the problem."""
@@ -291,8 +319,7 @@ class Recall(msgspec.Struct, frozen=True):
 
     def _is_harmless(self, key: FragmentKey, output: FragmentOutput) -> bool:
         good = self.valid.get(key)
-        is_empty = not output.text.strip() and not output.files
-        return is_empty or (good is not None and good.digest() == output.digest())
+        return output.is_blank or (good is not None and good.digest() == output.digest())
 
     def are_usable(self, outputs: Mapping[FragmentKey, FragmentOutput], demands: AbstractSet[str]) -> bool:
         """Whether *outputs*, earlier ones of an object, may be used: HAProxy rejects none, and no guard lacks."""
@@ -301,8 +328,9 @@ class Recall(msgspec.Struct, frozen=True):
         guards = {guard.partition(OTHERWISE)[0] for output in outputs.values() for guard in output.guards}
         if any(guards.isdisjoint(demand.split(OTHERWISE)) for demand in demands):
             return False
-        # Without output the object was not served: it had another class then, for example.
-        return any(output.text.strip() or output.files for output in outputs.values())
+        # Without output the object was not served: it had another class then, for example. A version that has been
+        # served, and has nothing at present, may have an output again.
+        return any(output.is_renewed or not output.is_blank for output in outputs.values())
 
     def is_blocked(self, key: FragmentKey, output: FragmentOutput) -> bool:
         """Whether HAProxy rejects *output*, an earlier output of the fragment."""

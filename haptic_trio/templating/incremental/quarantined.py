@@ -13,12 +13,10 @@ fragments output the text that the template has for this case, mostly nothing.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
-from haptic_trio.templating.incremental.dependencies import DependencyIndex
+from haptic_trio.templating.incremental.dependencies import DependencyIndex, keys_of, records_of
 from haptic_trio.templating.incremental.outputs import BodyResult, Earlier, Fallback, FragmentOutput, Paused, Recall
 from haptic_trio.templating.incremental.questions import Dependency
 from haptic_trio.templating.incremental.records import (
-    Child,
-    Kept,
     ObjectId,
     Root,
     Trace,
@@ -26,7 +24,6 @@ from haptic_trio.templating.incremental.records import (
     id_of_key,
     id_of_subject,
     keys_in,
-    question_of,
     turns_of,
 )
 from haptic_trio.templating.incremental.settling.contested_files import ContestedFiles
@@ -153,14 +150,6 @@ class QuarantinedObjects:
         earlier = self._found[key][:2] if is_known else ()
         self._contested.offer(key, [self.renewals.in_use(key, one) for one in earlier])
 
-    def others_than(self, recall: Recall) -> set[FragmentKey]:
-        """Return the fragments for which *recall* has others than those that were found."""
-        return {
-            key
-            for key, found in self._found.items()
-            if recall.prepared(key) is not found.prepared or recall.valid.get(key) is not found.valid
-        }
-
     def forget(self, key: FragmentKey) -> None:
         """Note that the own output of the fragment *key* is used."""
         self._demands.pop(key, None)
@@ -264,7 +253,7 @@ class QuarantinedObjects:
         return {key for key in keys if self._paused.problem_of(key) != before.problem_of(key)}
 
     def restart(self, run: RunState, changed: set[FragmentKey]) -> None:
-        """Begin another render; *changed* are fragments whose fallbacks or blocked outputs have changed."""
+        """Begin another render; *changed* are fragments whose blocked outputs have changed."""
         if self._lasting:
             self._lasting.clear()
             run.forget_rejections()
@@ -272,7 +261,10 @@ class QuarantinedObjects:
         self._returned.clear()
         self.renewals.restart()
         self._known.clear()
-        for found in {id_of_key(key) for key in changed} & self._fallbacks.keys():
+        others = {id_of_key(key) for key, earlier in self._found.items() if earlier.differs(run.recall, key)}
+        for found in others:
+            run.touch_object(found)
+        for found in ({id_of_key(key) for key in changed} | others) & self._fallbacks.keys():
             # Decided again, with what is known now.
             del self._fallbacks[found]
             self._undecided.add(found)
@@ -286,7 +278,7 @@ class QuarantinedObjects:
         In one render an object is released at most once, so that this comes to an end. Those that *find_heavy*
         returns are not released, but held.
         """
-        for found in [found for found in self._held if next(_records_of(run, found), None) is None]:
+        for found in [found for found in self._held if next(records_of(run.roots, run.index, found), None) is None]:
             # It is deleted.
             self.release(run, found)
         rejections = run.rejections
@@ -353,7 +345,7 @@ class QuarantinedObjects:
 
         HAProxy rejects none of these, and they have all guards that the object now asks for.
         """
-        keys, recall = set(_keys_of(run, found)), run.recall
+        keys, recall = set(keys_of(run.roots, run.index, found)), run.recall
         demands: set[str] = set()
         for key in keys:
             now = run.produced.get(key)
@@ -365,7 +357,7 @@ class QuarantinedObjects:
 
     def _fallbacks_of(self, run: RunState, found: ObjectId, fallback: Fallback) -> dict[FragmentKey, FragmentOutput]:
         """Return the outputs of the object's fragments that *fallback* means, without those of another object."""
-        keys, recall = tuple(_keys_of(run, found)), run.recall
+        keys, recall = tuple(keys_of(run.roots, run.index, found)), run.recall
         # All fragments render from the same version of the object; those with own outputs are not in `_found`.
         now = next((self._found[key] for key in keys if key in self._found), Earlier(None, None))
         outputs = {
@@ -379,22 +371,3 @@ class QuarantinedObjects:
             return None
         outputs = self._fallbacks_of(run, found, fallback)
         return next((one.resource for one in outputs.values() if one.resource is not None), None)
-
-
-def _keys_of(run: RunState, found: ObjectId) -> Iterator[FragmentKey]:
-    for record in _records_of(run, found):
-        for key in (*record.outputs, *record.unused):
-            if id_of_key(key) == found:
-                yield key
-        for _, rejection in record.rejections:
-            if id_of_subject(rejection.subject) == found:
-                yield rejection.key
-
-
-def _records_of(run: RunState, found: ObjectId) -> Iterator[Child | Root | Trace]:
-    yield from turns_of(run.roots, found)
-    for node in run.index.askers(question_of(found)):
-        if isinstance(node, Kept):
-            yield node.trace
-        elif isinstance(node, Child | Root):
-            yield node

@@ -135,7 +135,6 @@ class RenderRun(Recorder):
         self.touch_freed()
         self.shares.overall.restart()
         keys = {key for key, digests in recall.blocked.items() if self._blocked_before.get(key) != tuple(digests)}
-        keys |= self.quarantined.others_than(recall)
         keys |= recall.omitted.keys() ^ self._omitted_before
         keys |= self.quarantined.pause(self)
         if keys:

@@ -69,6 +69,48 @@ def test_a_good_version_that_cannot_be_rendered_again_stays_as_it_was() -> None:
     assert ("userlist" in rendered.text, fallbacks(rendered)) == (False, {("Ingress tenant/web", False)})
 
 
+INVALID = secret("users", version=9, data={"auth": "no list"})
+
+
+def test_a_removed_user_does_not_return_when_the_good_version_cannot_be_rendered_again() -> None:
+    objects = tenant("tenant", BASIC)
+    controller = Succession(LIBRARIES)
+    controller.render(*objects, users("ann", "bob"))
+    controller.render(broken(objects))
+    controller.render(users("ann", version=2))
+
+    # Also after another configuration, which begins with what the one before has served.
+    for rendered in (controller.render(INVALID), controller.configure(), controller.render(INVALID)):
+        assert ("'ann'" in rendered.text, "'bob'" in rendered.text) == (True, False)
+        assert fallbacks(rendered) == {("Ingress tenant/web", True)}
+    assert "'bob'" not in controller.configure(longestPassword=50).text
+
+
+def test_a_user_who_is_removed_before_haproxy_has_checked_it_does_not_return() -> None:
+    objects = tenant("tenant", BASIC)
+    controller = Succession(LIBRARIES)
+    controller.render(*objects, users("ann", "bob"))
+    controller.render(broken(objects))
+    controller.render(users("ann", version=2), is_checked=False)
+
+    rendered = controller.render(INVALID)
+
+    assert ("'ann'" in rendered.text, "'bob'" in rendered.text) == (True, False)
+
+
+def test_a_rejected_ingress_that_gets_users_one_after_the_other_has_no_more_rounds_than_there_are() -> None:
+    # 5,000 rounds for each user.
+    controller = Succession(LIBRARIES, limits={"max_hash_rounds": 10_000})
+    objects = tenant("tenant", BASIC)
+    controller.render(*objects, users("ann"))
+    controller.render(broken(objects))
+    for count in (2, 3):
+        lines = "".join(f"u{number}:{HASHES['ann']}\n" for number in range(count))
+        rendered = controller.render(secret("users", version=count, data={"auth": lines}))
+
+    assert ("'u1'" in rendered.text, "'u2'" in rendered.text) == (True, False)
+
+
 def test_a_rejected_ingress_takes_no_more_rounds_of_password_hashes_than_there_are() -> None:
     objects = tenant("tenant", BASIC)
     # 5,000 rounds for each user.

@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from haptic_trio.k8s.resource import Resource, ref_of
+from haptic_trio.errors import Problem
+from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
 from tests.support.components.pipeline import stores_of
@@ -36,13 +37,23 @@ class Succession:
         self._renderer.take_over(renderer, self.stores, frozenset())()
         return self.render()
 
+    def pause(self, kind: str, namespace: str, name: str) -> None:
+        """Have new versions of an object wait, as after many that HAProxy has rejected."""
+        ref, reason = ResourceRef(kind, namespace, name), Problem(message="rejected by HAProxy")
+        for _turn in range(10):
+            self._quarantine.setbacks.record({ref: reason}, 0)
+        self._quarantine.pause(1)
+
     def delete(self, resource: Resource) -> None:
         """Delete *resource* from all stores."""
         for store in self.stores.values():
             store.delete(ref_of(resource))
 
-    def render(self, *objects: Resource) -> Rendered:
-        """Write *objects*, and render; no template may be found at fault."""
+    def render(self, *objects: Resource, is_checked: bool = True) -> Rendered:
+        """Write *objects*, and render; no template may be found at fault.
+
+        Unless it *is_checked*, the parser has accepted the output, and HAProxy has not read it yet.
+        """
         for one in objects:
             for name, watched in self._config.watched_resources.items():
                 selectors = "", f"type={one.get('type')}", f"metadata.name={one['metadata']['name']}"
@@ -53,7 +64,8 @@ class Succession:
         assert self._quarantine.find_template_faults(rendered.produced, rendered.rejections) == ()
         self._quarantine.take(rendered.serial, rendered.changed, is_new=rendered.is_new)
         self._quarantine.prepare(rendered.serial)
-        self._quarantine.accept(rendered.serial, rendered.rejections)
+        if is_checked:
+            self._quarantine.accept(rendered.serial, rendered.rejections)
         self._quarantine.update(rendered.rejections)
         return rendered
 

@@ -86,7 +86,12 @@ def _revised(
 def with_text(output: FragmentOutput, text: str) -> FragmentOutput:
     """Return *output* with another *text*, which counts for its object as a whole."""
     return msgspec.structs.replace(
-        output, text=text, own_text=None, inner_files=frozenset(), original=output.original or output
+        output,
+        text=text,
+        own_text=None,
+        inner_files=frozenset(),
+        original=output.original or output,
+        is_renewed=False,
     )
 
 

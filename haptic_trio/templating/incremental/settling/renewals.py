@@ -3,8 +3,10 @@
 A good output is what an object gave when it was rendered. Meanwhile a user may
 have been removed from a Secret, a grant may be withdrawn, or the administrator
 may deny a network. So the body of each fragment is called for the former version
-again, and this output is used. If that fails for one fragment, all fragments
-of the object have their good outputs as they were: they must fit together.
+again, and this output is used. Once it is valid, it is the good output of that
+version: what has been withdrawn does not return. If rendering fails for one
+fragment, all fragments of the object have their good outputs as they were: they
+must fit together.
 """
 
 from typing import TypeVar

@@ -94,13 +94,18 @@ def test_all_fragments_stay_as_they_were_while_one_cannot_be_rendered_again() ->
 
     assert lines_after(machine, made("ConfigMap", 9, 2)) == ["1 sees 5"]
     assert lines_after(machine, made("ConfigMap", 6, 3)) == ["1 sees 6"]
+    # They are as they were last.
+    assert lines_after(machine, made("ConfigMap", 9, 4)) == ["1 sees 6"]
+    assert lines_after(machine) == ["1 sees 6"]
+    assert lines_after(machine, made("ConfigMap", 7, 5)) == ["1 sees 7"]
 
 
 def test_an_object_stays_as_it_was_while_haproxy_rejects_what_it_would_have_now() -> None:
     machine = machine_of(SHOWS, FAILS)
     lines_after(machine, made("Service", 3, 2))
-    assert lines_after(machine, made("ConfigMap", 6, 2)) == ["1 sees 6"]
+    assert render(machine, made("ConfigMap", 6, 2)) == [("a", True)]
     assert isinstance(machine.rendered, Rendered)
+    assert "1 sees 6" in machine.rendered.text
     (key,) = (key for key in machine.rendered.produced if key.fragment == "shows")
     machine.quarantine.reject({key: Problem(message="HAProxy says no")}, machine.rendered.produced)
 
