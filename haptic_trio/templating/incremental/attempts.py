@@ -91,6 +91,8 @@ def find_output(
             lambda one: _for_former(run, origin, one, resource, made, bodies, ahead),
             is_apart=is_apart,
         )
+    else:
+        good = _as_it_was(run, origin, good)
     if problem is not None:
         _reject(run, origin, problem, made, has_fallback=_has_fallback(fallback, good), is_apart=is_apart)
     if good is None:
@@ -191,7 +193,7 @@ def _known_failure(run: RenderRun, key: FragmentKey) -> BodyResult | None:
 def _find_output(
     run: RenderRun, origin: Origin, fallback: Fallback | None, resource: Any, made: BodyResult, *, is_apart: bool
 ) -> FragmentOutput | None:
-    """Return the fallback of the fragment; None without a usable one."""
+    """Return the good output of the fragment that its fallback means; None without a usable one."""
     key, recall = origin.key, run.recall
     found = run.quarantined.find(recall, key, fallback, resource)
     run.quarantined.offer(key, is_known=fallback is not None or is_apart)
@@ -199,9 +201,8 @@ def _find_output(
         return None
     for file in found.files:
         run.ask(("file", file.path))
-    revised = None if recall.is_blocked(key, found) else as_it_may_be(found, run.variables, run.find_addresses)
-    if revised is None or recall.is_blocked(key, revised):
-        # HAProxy rejects that, too, or it has what belongs to others now.
+    if recall.is_blocked(key, found):
+        # HAProxy rejects that, too.
         run.quarantined.give_up(origin.subject)
         return None
     if is_apart and any(run.is_taken(file) for file in found.files):
@@ -210,6 +211,18 @@ def _find_output(
     if key.namespace:
         wanted = made.output.rounds if made.output is not None else 0
         run.shares.overall.keep(key, max(found.rounds, wanted), resource)
+    return found
+
+
+def _as_it_was(run: RenderRun, origin: Origin, good: FragmentOutput | None) -> FragmentOutput | None:
+    """Return the fallback *good*, as far as it may be used without rendering its version again; None if it may not."""
+    if good is None:
+        return None
+    revised = as_it_may_be(good, run.variables, run.find_addresses)
+    if revised is None or run.recall.is_blocked(origin.key, revised):
+        # It has what belongs to others now, or HAProxy rejects the rest.
+        run.quarantined.give_up(origin.subject)
+        return None
     return revised
 
 
@@ -226,10 +239,12 @@ def _renew(
     So are the other fallbacks for which that has been done before: whether one can be used depends on its files.
     """
     key, recall, renewals = origin.key, run.recall, run.quarantined.renewals
-    others = renewals.besides(key, good and (good.original or good)) if not is_apart else ()
+    others = renewals.besides(key, good) if not is_apart else ()
     if good is not None and _may_be_renewed(run, key, good):
         output = render(good)
-        good = _renewed_apart(run, key, good, output) if is_apart else _renewed(run, origin, good, output)
+        good = _renewed_apart(run, origin, good, output) if is_apart else _renewed(run, origin, good, output)
+    else:
+        good = _as_it_was(run, origin, good)
     for former in others:
         is_usable = former is recall.valid.get(key) or former is recall.prepared(key)
         renewals.note_besides(key, former, render(former) if is_usable else None)
@@ -246,14 +261,13 @@ def _may_be_renewed(run: RenderRun, key: FragmentKey, good: FragmentOutput) -> b
 def _for_former(
     run: RenderRun,
     origin: Origin,
-    good: FragmentOutput,
+    former: FragmentOutput,
     resource: Any,
     made: BodyResult,
     bodies: Bodies | None,
     ahead: Result | None,
 ) -> FragmentOutput | None:
-    """Return the output for the version of the object that has given *good*, as it is now; None if that fails."""
-    former = good.original or good
+    """Return the output for the version of the object that has given *former*, as it is now; None if that fails."""
     if former.resource is resource:
         # Another fragment fails, or this one for something that it looked up.
         output = None
@@ -289,26 +303,27 @@ def _renewed(
     """Return *output*, or *good* as it was if fragments of the object cannot be rendered again; None if it may not."""
     key = origin.key
     run.quarantined.renew(key, output)
-    if not run.quarantined.renewals.keeps(key):
-        return output or good
-    # There may have been no room for all of them together.
-    run.ask(question_of_room(key.namespace))
-    if run.recall.is_outdated(key, good):
-        # It has the former rules of the administrator.
-        run.quarantined.give_up(origin.subject)
-        return None
-    return good
+    if run.quarantined.renewals.keeps(key):
+        # There may have been no room for all of them together.
+        run.ask(question_of_room(key.namespace))
+        if run.recall.is_outdated(key, good):
+            # It has the former rules of the administrator.
+            run.quarantined.give_up(origin.subject)
+            return None
+    elif output is not None:
+        return output
+    return _as_it_was(run, origin, good)
 
 
 def _renewed_apart(
-    run: RenderRun, key: FragmentKey, good: FragmentOutput, output: FragmentOutput | None
+    run: RenderRun, origin: Origin, good: FragmentOutput, output: FragmentOutput | None
 ) -> FragmentOutput | None:
     """Return *output* of a single fragment, or *good* as it was; None if neither may be used."""
     if output is not None and not any(run.is_taken(file) for file in output.files):
         return output
     # Fragments inside are those of others, such as routes with filters: they have the administrator's rules.
-    has_rules = (good.original or good).has_inner
-    return None if has_rules and run.recall.is_outdated(key, good) else good
+    is_former = good.has_inner and run.recall.is_outdated(origin.key, good)
+    return None if is_former else _as_it_was(run, origin, good)
 
 
 def _has_fallback(fallback: Fallback | None, good: FragmentOutput | None) -> bool:

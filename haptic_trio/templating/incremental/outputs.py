@@ -69,7 +69,7 @@ class FragmentOutput(msgspec.Struct, frozen=True):
     permits: tuple[tuple[str, Any], ...] = ()
     """Settings that permit it, each with its value, as the template names them with `permitted_by`."""
     conditions: tuple[Condition, ...] = ()
-    """Conditions for its use as a fallback."""
+    """Conditions for its use as a fallback that is not rendered again."""
     rounds: int = 0
     """Rounds of all its password hashes: HAProxy computes each whenever it reads a configuration."""
     certificates: int = 0

@@ -8,6 +8,7 @@ from haptic_trio.k8s.resource import Resource
 from haptic_trio.pipeline.render import Rendered
 from tests.gateway.objects import gateway, gateway_class, grant, route, rule, service, tls_listeners
 from tests.gateway.serving import Authority, endpoints
+from tests.libraries.tenants.test_withdrawn_permissions import everything
 from tests.support.components.succession import Succession
 from tests.support.kubernetes import AGES, tls_secret
 
@@ -63,9 +64,24 @@ def test_a_route_has_no_service_of_another_namespace_whose_grant_is_gone(to: str
     # Another grant is no reason to drop it.
     assert entry_in(controller.render(changed(grant("tenant", origin="other"), 1))) != ""
 
+    withdrawn = changed(grant("other", origin="somebody"), 2)
+    rendered = controller.render(withdrawn)
+
+    # As if it were not rejected.
+    assert "gateway::other_app_80" not in everything(rendered)
+    assert everything(rendered) == everything(begin(withdrawn, route_of(1, to, **filters)).render())
+    assert {one.has_fallback for one in rendered.rejections} == {True}
+
+
+@pytest.mark.parametrize(("to", "filters"), [("other", {}), ("", mirrored("other"))], ids=["backend", "mirror"])
+def test_a_route_that_is_not_rendered_again_ends_with_the_grant(to: str, filters: dict[str, Any]) -> None:
+    controller = begin(changed(grant("other", origin="tenant"), 1), route_of(1, to, **filters))
+    controller.pause("HTTPRoute", "tenant", "web")
+    assert entry_in(controller.render(route_of(2, to, is_broken=True, **filters))) != ""
+
     rendered = controller.render(changed(grant("other", origin="somebody"), 2))
 
-    assert entry_in(rendered).endswith("|a.test|/ no-route")
+    assert "gateway::other_app_80" not in everything(rendered)
     assert {one.has_fallback for one in rendered.rejections} == {False}
 
 
@@ -77,20 +93,46 @@ def test_a_route_is_not_attached_to_a_gateway_that_no_longer_allows_its_namespac
     assert entry_in(controller.render(shared_gateway(3, "Same"))) == ""
 
 
-def test_a_gateway_has_no_secret_of_another_namespace_whose_grant_is_gone() -> None:
-    def owned(version: int, count: int) -> Resource:
-        return changed(gateway("own", *tls_listeners(count)), version, "tenant")
+def owned(version: int, count: int) -> Resource:
+    return changed(gateway("own", *tls_listeners(count)), version, "tenant")
 
-    issued = Authority().issue("h0.test")
-    secrets = [tls_secret("tls", *issued, namespace="other"), tls_secret("own", *issued, namespace="tenant")]
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_gateway_has_no_secret_of_another_namespace_whose_grant_is_gone(count: int) -> None:
+    authority = Authority()
+    secrets = [
+        tls_secret("tls", *authority.issue("h0.test"), namespace="other"),
+        tls_secret("own", *authority.issue("h1.test"), namespace="tenant"),
+    ]
     permitted = changed(grant("other", origin="tenant", kind="Gateway", to="Secret"), 1)
-    controller = begin(permitted, *secrets, owned(1, 1))
+    withdrawn = changed(grant("other", origin="somebody", kind="Gateway", to="Secret"), 2)
+    controller = begin(permitted, *secrets, owned(1, count))
     rendered = controller.render(owned(2, 6))
     assert ("ssl/other_tls.pem" in rendered.texts, [one.has_fallback for one in rendered.rejections]) == (True, [True])
+
+    rendered = controller.render(withdrawn)
+
+    assert "ssl/other_tls.pem" not in rendered.texts
+    # It loses this listener alone, as if it were not rejected. Nothing is served of it without another one.
+    assert everything(rendered) == everything(begin(withdrawn, *secrets, owned(1, count)).render())
+    assert ("ssl/tenant_own.pem" in rendered.texts) is (count > 1)
+    # Its good version is the same.
+    rendered = controller.render(changed(permitted, 3))
+    assert ("ssl/other_tls.pem" in rendered.texts, [one.has_fallback for one in rendered.rejections]) == (True, [True])
+
+
+def test_a_gateway_that_is_not_rendered_again_ends_with_the_grant() -> None:
+    certificate = Authority().issue("h0.test")
+    secrets = tls_secret("tls", *certificate, namespace="other"), tls_secret("own", *certificate, namespace="tenant")
+    permitted = changed(grant("other", origin="tenant", kind="Gateway", to="Secret"), 1)
+    controller = begin(permitted, *secrets, owned(1, 1))
+    controller.pause("Gateway", "tenant", "own")
+    assert "ssl/other_tls.pem" in controller.render(owned(2, 6)).texts
 
     rendered = controller.render(changed(grant("other", origin="somebody", kind="Gateway", to="Secret"), 2))
 
     assert "ssl/other_tls.pem" not in rendered.texts
+    assert {one.has_fallback for one in rendered.rejections} == {False}
 
 
 def shared_route(
