@@ -273,21 +273,22 @@ def _delete(removals: Sequence[Removal]) -> Generator[Turn, tuple[str, ...], lis
         for one in removals
         if isinstance(one, DeleteServer)
     ]
-    for batch in make_batches(retire):
-        yield from _send(batch)
     by_command = {_delete_command(removal): removal for removal in removals}
     waiting = list(by_command)
     for attempt in range(REMOVAL_ATTEMPTS):
         if attempt:
             yield Pause(REMOVAL_INTERVAL)
         busy: list[str] = []
-        for batch in make_batches(waiting):
+        # Servers go into maintenance in the batch of the first attempt: another one would take a connection of its own.
+        for batch in make_batches(waiting if attempt else [*retire, *waiting]):
             replies = yield batch
             for command, reply in zip(batch, replies, strict=True):
                 error = check_reply(command, reply)
-                if error is not None and not _IN_USE.search(reply):
+                if error is None:
+                    continue
+                if command not in by_command or not _IN_USE.search(reply):
                     raise error
-                busy += [command] if error is not None else []
+                busy.append(command)
         waiting = busy
         if not waiting:
             break

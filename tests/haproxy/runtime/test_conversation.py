@@ -44,10 +44,10 @@ class Process:
         commands = line.rstrip("\n").split(";")
         commands[-1] += found + payload
         self.received += commands
-        return "".join(self._reply(command) + "\n\n" for command in commands)
+        return "".join(self._reply(command) + "\n" for command in commands)
 
     def _reply(self, command: str) -> str:
-        return next((reply for start, reply in self._replies.items() if command.startswith(start)), "")
+        return next((reply + "\n" for start, reply in self._replies.items() if command.startswith(start)), "")
 
 
 @given(
@@ -97,6 +97,18 @@ def test_objects_still_in_use_become_leftovers(monkeypatch: pytest.MonkeyPatch) 
     assert process.received.count("del server b/two") == conversation.REMOVAL_ATTEMPTS
     assert hold(process, retry_removals(left)) == left
     assert hold(Process({"del server": "Server deleted."}), retry_removals(left)) == ()
+
+
+def test_servers_are_retired_and_deleted_in_one_batch() -> None:
+    process = Process({"del server": "Server deleted.", "del backend": "Backend deleted."})
+    requests: list[str] = []
+
+    def ask(request: str) -> str:
+        requests.append(request)
+        return process(request)
+
+    assert hold(ask, converse([DeleteServer("b", "s"), DeleteBackend("b")])) == ()
+    assert requests == ["set server b/s state maint;del server b/s;del backend b\n"]
 
 
 def test_deleting_a_server_that_rules_name_is_an_error() -> None:
