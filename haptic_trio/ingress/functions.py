@@ -11,7 +11,16 @@ from haptic_trio.ingress.classes import OwnClasses, class_of
 from haptic_trio.ingress.gaps import Gap, gaps_of
 from haptic_trio.ingress.guards import places_of
 from haptic_trio.ingress.owners import STORE
-from haptic_trio.ingress.served import ANY, Vendors, age_of, normal_host, normal_path, served_by, tls_of
+from haptic_trio.ingress.served import (
+    ANY,
+    Vendors,
+    age_of,
+    has_too_many_aliases,
+    normal_host,
+    normal_path,
+    served_by,
+    unused_certificates,
+)
 
 SHARED: Final = "shared"
 _MOST_VENDORS: Final = 64
@@ -169,9 +178,8 @@ class IngressView:
 
     def _certificate_notes(self) -> Iterator[Note]:
         served, own = served_by(self._ingress, self._vendors), age_of(self._ingress)[1:]
-        listed = tls_of(self._ingress)
-        if listed and not served.certificates and not any(hosts for hosts, _ in listed):
-            yield Note("CertificateNotServed", "spec.tls: no certificate is served, since the Ingress names no host")
+        if reason := unused_certificates(self._ingress, served):
+            yield Note("CertificateNotServed", f"spec.tls: {reason}")
         for host, secrets in served.certificates.items():
             known, chosen = self._certificates.owners_of(host).tls, self._certificates.choice(host)
             if known.owner is not None and known.owner.namespace != self._namespace:
@@ -277,6 +285,10 @@ class IngressFunctions:
         return IngressView(
             ingress, resources, _classes(*classes), _vendors_of(annotations), (str(ownership), _texts(catch_all))
         )
+
+    def has_too_many_aliases(self, ingress: Resource, name: Any) -> bool:
+        """Whether the hosts in the annotation *name* and the paths of *ingress* are too many; then no alias counts."""
+        return has_too_many_aliases(ingress, str(name))
 
     def places(self, ingress: Resource, annotations: Mapping[str, Any]) -> list[list[str]]:
         """Return arguments for `guarded`: each path of *ingress*, with the prefixes that cover it."""

@@ -1,6 +1,6 @@
 """Hosts, paths and certificates of one Ingress, in a comparable form."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
@@ -46,8 +46,12 @@ _VERIFY: Final = "auth-tls-verify-client"
 _YES: Final = frozenset({"true", "on", "yes", "1"})
 _LATER: Final = "~"
 """Of one without a creation time, which comes after all others."""
-_MOST_KNOWN: Final = 4_096
+MOST_PAIRS: Final = 10_000
+"""Most pairs of an alias and a path of an Ingress, and of a host and a Secret that is named for all hosts."""
+_MOST_KEPT: Final = 4 << 20
+"""Bytes of JSON of the Ingresses whose answers are kept, which take up to ten times as much memory."""
 _MOST_KNOWN_PATHS: Final = 1_024
+_LONGEST_KNOWN_PATH: Final = 64
 
 
 class Named(NamedTuple):
@@ -108,20 +112,46 @@ class Served(msgspec.Struct, frozen=True):
 
 _NOTHING: Final = Served(("", "", ""), {}, {}, clients=False, passes_through=False)
 _NO_CERTIFICATES: Final[Mapping[str, tuple[Named, ...]]] = {}
-_known: dict[int, tuple[Resource, Vendors, Served]] = {}
+
+
+class _Known:
+    """Answers of `served_by`; each keeps its Ingress, so that no other one gets its identity."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Resource, Vendors, Served]] = {}
+        self._size = 0
+
+    def find(self, ingress: Resource, vendors: Vendors) -> Served | None:
+        known = self._found.get(id(ingress))
+        return known[2] if known is not None and known[0] is ingress and known[1] is vendors else None
+
+    def keep(self, ingress: Resource, vendors: Vendors, served: Served) -> None:
+        size = _size_of(ingress)
+        if self._size + size > _MOST_KEPT:
+            self._found, self._size = {}, 0
+        self._size += size
+        self._found[id(ingress)] = ingress, vendors, served
+
+
+_known: Final = _Known()
 
 
 def served_by(ingress: Resource, vendors: Vendors) -> Served:
     """Return what *ingress* serves, whatever its class is; a canary serves nothing of its own."""
-    known = _known.get(id(ingress))
-    if known is not None and known[0] is ingress and known[1] is vendors:
-        return known[2]
-    found = _served_by(ingress, vendors)
-    # Each host of an Ingress asks, so what was found is kept for a while.
-    if len(_known) >= _MOST_KNOWN:
-        _known.clear()
-    _known[id(ingress)] = ingress, vendors, found
+    found = _known.find(ingress, vendors)
+    if found is None:
+        # Each host of an Ingress asks, so what was found is kept for a while.
+        found = _served_by(ingress, vendors)
+        _known.keep(ingress, vendors, found)
     return found
+
+
+def _size_of(ingress: Resource) -> int:
+    """Return the bytes of *ingress* as JSON; one that cannot be written so leaves no room for others."""
+    try:
+        return len(msgspec.json.encode(ingress))
+    except (TypeError, ValueError):
+        return _MOST_KEPT
 
 
 def _served_by(ingress: Resource, vendors: Vendors) -> Served:
@@ -150,7 +180,9 @@ def _served_by(ingress: Resource, vendors: Vendors) -> Served:
     if has_default and not rules:
         routes[ANY] = below[ANY] = {""}
     for vendor in vendors.all if said else ():
-        for host in _words(said, vendor, _ALIASES):
+        aliases = _words(said, vendor, _ALIASES)
+        # The Ingress is rejected: none of its aliases counts.
+        for host in [] if _are_too_many(aliases, rules) else aliases:
             routes.setdefault(host, set()).update(everything)
             below.setdefault(host, set()).update(all_below)
             wholes.update([host] if "" in all_below else [])
@@ -165,11 +197,11 @@ def _served_by(ingress: Resource, vendors: Vendors) -> Served:
                     routes.setdefault(partner_of(host), set()).add("")
                     below.setdefault(partner_of(host), set()).add("")
                     wholes.update([partner_of(host)] if items_of(rule, "http", "paths") else [])
-    found = {host: _shared(frozenset(paths)) for host, paths in routes.items()}
+    found = {host: _kept(paths) for host, paths in routes.items()}
     return Served(
         age_of(ingress),
         found,
-        _certificates(ingress, [host for host in routes if host != ANY]),
+        _certificates(ingress, routes),
         any(
             _CLIENTS in vendor.known
             and vendor.prefix + _CLIENTS in said
@@ -178,13 +210,18 @@ def _served_by(ingress: Resource, vendors: Vendors) -> Served:
         ),
         any(vendor.passthrough and _is_on(said, vendor.prefix + vendor.passthrough) for vendor in vendors.all),
         tuple(wholes),
-        found if below == routes else {host: _shared(frozenset(paths)) for host, paths in below.items()},
+        found if below == routes else {host: _kept(paths) for host, paths in below.items()},
     )
+
+
+def _kept(paths: set[str]) -> frozenset[str]:
+    """Return *paths*; one object for equal sets of one path: most Ingresses have the path `/` alone."""
+    found = frozenset(paths)
+    return _shared(found) if len(found) == 1 and len(min(found)) <= _LONGEST_KNOWN_PATH else found
 
 
 @lru_cache(_MOST_KNOWN_PATHS)
 def _shared(paths: frozenset[str]) -> frozenset[str]:
-    """Return one object for equal sets: most Ingresses have the path `/` alone."""
     return paths
 
 
@@ -198,14 +235,41 @@ def age_of(ingress: Resource) -> Age:
     return text_of(ingress, "metadata", "creationTimestamp") or _LATER, namespace_of(ingress), name_of(ingress)
 
 
-def _certificates(ingress: Resource, own: Sequence[str]) -> Mapping[str, tuple[Named, ...]]:
+def has_too_many_aliases(ingress: Resource, name: str) -> bool:
+    """Whether the hosts in the annotation *name* are too many for the paths of *ingress*: then none of them counts."""
+    text = (dig(ingress, "metadata", "annotations") or {}).get(name)
+    return isinstance(text, str) and _are_too_many(_split(text), items_of(ingress, "spec", "rules"))
+
+
+def _are_too_many(aliases: Sequence[str], rules: Sequence[Any]) -> bool:
+    return len(aliases) * sum(len(items_of(rule, "http", "paths")) for rule in rules) > MOST_PAIRS
+
+
+def _certificates(ingress: Resource, own: Collection[str]) -> Mapping[str, tuple[Named, ...]]:
     found: dict[str, dict[Named, None]] = {}
-    for hosts, secret in tls_of(ingress):
+    listed = tls_of(ingress)
+    if _are_too_many_secrets(listed, own):
+        listed = [(hosts, secret) for hosts, secret in listed if hosts]
+    for hosts, secret in listed:
         named = Named(secret, is_implied=not hosts)
         # An invalid host name rejects the Ingress, but not its Secret, which others may name as well.
         for host in filter(is_hostname, hosts or own):
             found.setdefault(host, {}).update({named: None} if secret else {})
     return {host: tuple(named) for host, named in found.items()} if found else _NO_CERTIFICATES
+
+
+def _are_too_many_secrets(listed: Sequence[tuple[tuple[str, ...], str]], hosts: Collection[str]) -> bool:
+    return sum(not named for named, _ in listed) * len(hosts) > MOST_PAIRS
+
+
+def unused_certificates(ingress: Resource, served: Served) -> str:
+    """Return why the entries without hosts of `spec.tls` are not used; empty if they are, or there are none."""
+    listed = tls_of(ingress)
+    if listed and not served.certificates and not any(hosts for hosts, _ in listed):
+        return "no certificate is served, since the Ingress names no host"
+    if _are_too_many_secrets(listed, served.routes):
+        return "the entries without hosts are not used, since they are too many for the hosts of the Ingress"
+    return ""
 
 
 def tls_of(ingress: Resource) -> list[tuple[tuple[str, ...], str]]:
