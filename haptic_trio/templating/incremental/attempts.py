@@ -94,7 +94,7 @@ def find_output(
     else:
         good = _as_it_was(run, origin, good)
     if problem is not None:
-        _reject(run, origin, problem, made, has_fallback=_has_fallback(fallback, good), is_apart=is_apart)
+        _reject(run, origin, problem, made, has_fallback=_has_fallback(run, origin, fallback, good), is_apart=is_apart)
     if good is None:
         run.trace.unused[key] = None
         is_closed = fallback is Fallback.CLOSED and made.asks_rejected
@@ -326,8 +326,10 @@ def _renewed_apart(
     return None if is_former else _as_it_was(run, origin, good)
 
 
-def _has_fallback(fallback: Fallback | None, good: FragmentOutput | None) -> bool:
-    return good is not None if fallback is None else fallback is not Fallback.CLOSED
+def _has_fallback(run: RenderRun, origin: Origin, fallback: Fallback | None, good: FragmentOutput | None) -> bool:
+    if fallback is None:
+        return good is not None and not good.is_blank
+    return fallback is not Fallback.CLOSED and not run.quarantined.is_blank(origin.subject)
 
 
 def _reject(

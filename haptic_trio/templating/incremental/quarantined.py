@@ -11,6 +11,7 @@ fragments output the text that the template has for this case, mostly nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Protocol
 
 from haptic_trio.templating.incremental.dependencies import DependencyIndex, keys_of, records_of
@@ -26,6 +27,7 @@ from haptic_trio.templating.incremental.records import (
     keys_in,
     turns_of,
 )
+from haptic_trio.templating.incremental.settling.blank_fallbacks import BlankFallbacks
 from haptic_trio.templating.incremental.settling.contested_files import ContestedFiles
 from haptic_trio.templating.incremental.settling.renewals import Renewals
 from haptic_trio.templating.values.subjects import FragmentKey, Rejection, Subject, uid_of
@@ -88,6 +90,7 @@ class QuarantinedObjects:
         self._settled_for: tuple[Rejection, ...] | None = None
         self._paused = Paused()
         self.renewals = Renewals()
+        self._blank = BlankFallbacks()
 
     def __bool__(self) -> bool:
         return bool(self._fallbacks)
@@ -96,6 +99,7 @@ class QuarantinedObjects:
         """Return the same decisions; what is noted there does not count."""
         trial = QuarantinedObjects(ContestedFiles())
         trial._fallbacks, trial.renewals = self._fallbacks, self.renewals.for_trial()
+        trial._blank = self._blank.for_trial()
         return trial
 
     def concerns(self, asked: Iterable[Dependency]) -> bool:
@@ -116,6 +120,10 @@ class QuarantinedObjects:
         """Return the kind of fallback of *subject*; None if it is not quarantined."""
         return self._fallbacks.get(id_of_subject(subject)) if self._fallbacks else None
 
+    def is_blank(self, subject: Subject) -> bool:
+        """Whether the fallback of *subject* outputs nothing at present."""
+        return id_of_subject(subject) in self._blank
+
     def give_up(self, subject: Subject) -> None:
         """Record that a fallback of *subject* is unusable, and so are those of the same configuration."""
         if self.fallback_of(subject) in (Fallback.PREPARED, Fallback.VALID):
@@ -131,6 +139,7 @@ class QuarantinedObjects:
         """Return the fallback that the fragment *key* of *resource* outputs; None without one."""
         # A Secret is often recreated when its certificate is renewed, and many objects depend on it.
         uid = "" if key.kind == "Secret" else uid_of(resource)
+        self._blank.note(key)
         earlier = self._found[key] = Earlier(recall.prepared(key), recall.valid.get(key), uid)
         if fallback is Fallback.CLOSED:
             return None
@@ -143,6 +152,8 @@ class QuarantinedObjects:
     def renew(self, key: FragmentKey, output: FragmentOutput | None) -> None:
         """Note the *output* of the fragment *key* for the version of its fallback; None if that fails."""
         self.renewals.note(key, output)
+        if output is not None and output.original is not None and output.guards != output.original.guards:
+            self._demanding.add(id_of_key(key))
         self.offer(key)
 
     def offer(self, key: FragmentKey, *, is_known: bool = True) -> None:
@@ -153,7 +164,8 @@ class QuarantinedObjects:
     def forget(self, key: FragmentKey) -> None:
         """Note that the own output of the fragment *key* is used."""
         self._demands.pop(key, None)
-        self._found.pop(key, None)
+        if self._found.pop(key, None) is not None:
+            self._blank.note(key)
         self._failures.pop(key, None)
         self._known.discard(key)
         self.renewals.forget(key)
@@ -282,7 +294,8 @@ class QuarantinedObjects:
             # It is deleted.
             self.release(run, found)
         rejections = run.rejections
-        if rejections is self._settled_for and not (self._unusable or self._demanding or self.renewals.is_undecided):
+        noted = self._unusable, self._demanding, self.renewals.is_undecided, self._blank.is_undecided
+        if rejections is self._settled_for and not any(noted):
             return False
         failing: dict[ObjectId, list[Rejection]] = {}
         for rejection in rejections:
@@ -315,6 +328,8 @@ class QuarantinedObjects:
         self._demanding.clear()
         self._settled_for = run.rejections
         changed = {*released, *added, *worse, *others, *self.renewals.settle()}
+        # At last, when the outputs are those that will be served.
+        changed = changed or self._blank.settle(partial(self._served_of, run))
         for found in changed:
             run.touch_object(found)
         # Whether these fail is known, and may have taken them all the time that a fragment has.
@@ -352,8 +367,9 @@ class QuarantinedObjects:
             demands |= self._demands.get(key, now.guards if now is not None else frozenset())
         for kind in (Fallback.VALID,) if without_prepared else (Fallback.PREPARED, Fallback.VALID):
             outputs = self._fallbacks_of(run, found, kind)
-            if recall.are_usable(outputs, demands):
-                yield kind, tuple(self.renewals.in_use(key, one) for key, one in outputs.items())
+            used = {key: self.renewals.in_use(key, one) for key, one in outputs.items()}
+            if recall.are_usable(outputs, frozenset()) and recall.are_usable(used, demands):
+                yield kind, tuple(used.values())
 
     def _fallbacks_of(self, run: RunState, found: ObjectId, fallback: Fallback) -> dict[FragmentKey, FragmentOutput]:
         """Return the outputs of the object's fragments that *fallback* means, without those of another object."""
@@ -364,6 +380,12 @@ class QuarantinedObjects:
             key: recall.prepared(key) if fallback is Fallback.PREPARED else recall.valid.get(key) for key in keys
         }
         return {key: one for key, one in outputs.items() if one is not None and not now.is_of_another(one)}
+
+    def _served_of(self, run: RunState, found: ObjectId) -> Iterator[FragmentOutput]:
+        """Yield what the object outputs, if it has a fallback."""
+        if self._fallbacks.get(found, Fallback.CLOSED) is not Fallback.CLOSED:
+            outputs = map(run.produced.get, keys_of(run.roots, run.index, found))
+            yield from (output for output in outputs if output is not None)
 
     def _version_of(self, run: RunState, found: ObjectId, fallback: Fallback) -> Any | None:
         """Return the version of the object from which its *fallback* was rendered; None without one."""

@@ -116,6 +116,7 @@ def test_a_gateway_has_no_secret_of_another_namespace_whose_grant_is_gone(count:
     # It loses this listener alone, as if it were not rejected. Nothing is served of it without another one.
     assert everything(rendered) == everything(begin(withdrawn, *secrets, owned(1, count)).render())
     assert ("ssl/tenant_own.pem" in rendered.texts) is (count > 1)
+    assert [one.has_fallback for one in rendered.rejections] == [count > 1]
     # Its good version is the same.
     rendered = controller.render(changed(permitted, 3))
     assert ("ssl/other_tls.pem" in rendered.texts, [one.has_fallback for one in rendered.rejections]) == (True, [True])

@@ -18,7 +18,7 @@ from tests.gateway.serving import Authority
 from tests.libraries.tenants.tenants import NGINX
 from tests.libraries.tenants.test_withdrawn_permissions import LIBRARIES, broken, everything, tenant
 from tests.support.components.succession import Succession
-from tests.support.kubernetes import endpoint, endpoint_slice, service, tls_secret
+from tests.support.kubernetes import endpoint, endpoint_slice, ingress_class, service, tls_secret
 
 GATEWAY = ("base", "ssl", "gateway", "tcp-services")
 HASHES = {"ann": "$5$aa$" + "a" * 43, "bob": "$5$bb$" + "b" * 43}
@@ -160,6 +160,21 @@ def test_a_good_version_counts_when_its_object_wants_more_rounds_than_its_namesp
 
     assert sum(output.rounds for output in rendered.produced.values()) == 20_000
     assert fallbacks(rendered) == {("Ingress a/web", True), ("Ingress b/web", True)}
+
+
+def test_paths_of_a_rejected_ingress_are_closed_when_the_class_of_its_good_version_is_gone() -> None:
+    own = ingress_class("other", "haptic-trio/ingress-controller")
+    objects = tenant("tenant", BASIC)
+    former = {**objects[0], "spec": {**objects[0]["spec"], "ingressClassName": "other"}}
+    controller = Succession(LIBRARIES)
+    controller.render(own, former, *objects[1:], users("ann", "bob"))
+    assert fallbacks(controller.render(broken(objects))) == {("Ingress tenant/web", True)}
+
+    controller.delete(own)
+
+    for rendered in (controller.render(), controller.render(INVALID), controller.render(own)):
+        assert ("'bob'" in rendered.text, fallbacks(rendered)) == (False, {("Ingress tenant/web", False)})
+        assert "tenant.test|/ no-route" in rendered.texts["maps/path-prefix.map"].text
 
 
 @pytest.mark.parametrize("key", ["api-key-secret", "jwt-secret"])
