@@ -240,6 +240,8 @@ class AuxFile(msgspec.Struct, frozen=True, dict=True, eq=False):
     """Digest of the content if it is known in advance, or a substitute for it if the content is unknown."""
     secret: bool = False
     """Derived from a Secret: consoles, diffs and errors show the digest instead of the content."""
+    namespace: str = ""
+    """That of the object that has registered the file; empty if none has, or if it is not known."""
 
     @property
     def content(self) -> bytes:
@@ -333,6 +335,7 @@ def make_file(
     content: bytes | str | Paged[Piece],
     *,
     secret: bool = False,
+    namespace: str = "",
     former: AuxFile | None = None,
 ) -> AuxFile:
     """Return an auxiliary file; a file of lines keeps the pages of *content*.
@@ -345,9 +348,9 @@ def make_file(
             if isinstance(body, Lines) and body.given.pages == content.pages:
                 return former
         lines = Lines(content)
-        return AuxFile(kind, path, lines if kind in BY_LINE else lines.content, "", secret)
+        return AuxFile(kind, path, lines if kind in BY_LINE else lines.content, "", secret, namespace)
     data = content.encode(errors="surrogateescape") if isinstance(content, str) else content
-    return AuxFile(kind, path, Lines.of(data) if kind in BY_LINE else data, "", secret)
+    return AuxFile(kind, path, Lines.of(data) if kind in BY_LINE else data, "", secret, namespace)
 
 
 def make_files(files: Iterable[AuxFile]) -> Files:

@@ -191,7 +191,8 @@ class CompiledTemplates:
                 if file.kind is RegisteredKind.CLAIM:
                     continue
                 kind = FileKind(file.kind.value)
-                session.put(kind, path, file.content, secret=kind is FileKind.CERT)
+                namespace = run.claims.namespace_of(path)
+                session.put(kind, path, file.content, secret=kind is FileKind.CERT, namespace=namespace)
             elif output is not None:
                 session.put(output.kind, path, run.roots[output.name].text, secret=output.secret)
             else:

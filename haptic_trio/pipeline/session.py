@@ -123,11 +123,11 @@ class Session:
         self.texts, self.files = Versioned(), None
         self.fallbacks.forget()
 
-    def put(self, kind: FileKind, path: str, text: RenderedText, *, secret: bool) -> None:
-        """Set the text at *path*."""
+    def put(self, kind: FileKind, path: str, text: RenderedText, *, secret: bool, namespace: str = "") -> None:
+        """Set the text at *path*, which an object of *namespace* has registered, if any has."""
         if self.texts.get(path) is not text:
             self.texts.put(path, text)
-            self.changed_files[path] = make_file(kind, path, text.pieces, secret=secret)
+            self.changed_files[path] = make_file(kind, path, text.pieces, secret=secret, namespace=namespace)
 
     def remove(self, path: str) -> None:
         """Remove the text at *path*."""

@@ -218,6 +218,10 @@ class Plan(msgspec.Struct, frozen=True):
     operations: tuple[Operation, ...] = ()
     reasons: tuple[str, ...] = ()
     """Reasons for a reload, such as `backend web: directive 'balance' changed`; empty if none is needed."""
+    causes: frozenset[str] = frozenset()
+    """Namespaces of the changes that need the reload; see `haptic_trio.haproxy.causes`."""
+    affected: frozenset[str] = frozenset()
+    """Namespaces of all changes that the reload applies."""
 
     @property
     def reloads(self) -> bool:

@@ -11,6 +11,7 @@ which changes are applied before a reload.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from haptic_trio.haproxy.causes import NOBODY, namespace_of_change
 from haptic_trio.haproxy.config.maps import MapUse, find_map_use, has_entries
 from haptic_trio.haproxy.model import Directive, FileChange, FileKind, Generation, Section
 from haptic_trio.haproxy.plan.backends import add_backend, delete_backend
@@ -60,19 +61,48 @@ def make_plan(
     *diff* is the difference of the two configurations, if it is known. Never raises.
     """
     if running is None:
-        return Plan(reasons=(UNKNOWN_GENERATION,))
+        return Plan(reasons=(UNKNOWN_GENERATION,), causes=NOBODY, affected=NOBODY)
     if running.id == desired.id:
         return Plan()
-    steps: list[Step] = []
-    reasons: list[str] = []
+    draft = _Draft()
     diff = diff if diff is not None else diff_configs(running.config, desired.config)
-    _plan_config(running, desired, diff, capabilities, steps, reasons)
-    changes = diff_files(running.files, desired.files)
-    _plan_files(running, desired, changes, capabilities, steps, reasons)
+    _plan_config(running, desired, diff, capabilities, draft)
+    _plan_files(running, desired, diff_files(running.files, desired.files), capabilities, draft)
+    reasons = draft.reasons
     if len(reasons) > MAX_REASONS:
         # Reasons are shown and logged: one object may have thousands.
         reasons[MAX_REASONS:] = [f"{len(reasons) - MAX_REASONS:,} more"]
-    return Plan(reasons=tuple(reasons)) if reasons else Plan(operations=order_steps(steps))
+    if not reasons:
+        return Plan(operations=order_steps(draft.steps))
+    causes = draft.unknown.union(map(namespace_of_change, draft.causes))
+    return Plan(reasons=tuple(reasons), causes=causes, affected=causes.union(map(namespace_of_change, draft.others)))
+
+
+class _Draft:
+    """Steps and reasons for a reload that were found so far."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.reasons: list[str] = []
+        self.causes: list[Section | FileChange] = []
+        """The changes that need a reload."""
+        self.others: list[Section | FileChange] = []
+        """The other changes."""
+        self.unknown: frozenset[str] = frozenset()
+
+    def take(self, change: Section | FileChange, found: Sequence[Step] | None, why: Iterable[str]) -> None:
+        """Add the steps *found* for *change*; or, if it has none, the reasons *why* it needs a reload."""
+        if found is None:
+            self.reasons += why
+            self.causes.append(change)
+        elif found:
+            self.steps += found
+            self.others.append(change)
+
+    def add_reason(self, reason: str) -> None:
+        """Add a reason that stands for more than one change."""
+        self.reasons.append(reason)
+        self.unknown = NOBODY
 
 
 def count_servers(change: SectionChange | Section) -> int:
@@ -103,38 +133,26 @@ def name_section(section: Section) -> str:
 
 
 def _plan_config(
-    running: Generation,
-    desired: Generation,
-    diff: ConfigDiff,
-    capabilities: Capabilities,
-    steps: list[Step],
-    reasons: list[str],
+    running: Generation, desired: Generation, diff: ConfigDiff, capabilities: Capabilities, draft: _Draft
 ) -> None:
     # If sections depend on `.if`, the text does not determine the sections of the process.
     plain = not (running.config.branched or desired.config.branched)
     before, after = running.config.bases, desired.config.bases
     if count_changed_servers(diff, capabilities) > MAX_CHANGED_SERVERS:
-        reasons.append(TOO_MANY)
+        draft.add_reason(TOO_MANY)
         plain = False
     for section in diff.removed:
         found = delete_backend(before, section, capabilities) if plain else None
-        _take(found, [f"{name_section(section)} removed"], steps, reasons)
+        draft.take(section, found, [f"{name_section(section)} removed"])
     for section in diff.added:
         found = add_backend(before, after, section, capabilities) if plain else None
-        _take(found, [f"{name_section(section)} added"], steps, reasons)
+        draft.take(section, found, [f"{name_section(section)} added"])
     if diff.reordered:
-        reasons.append("order of sections changed")
+        draft.add_reason("order of sections changed")
     for change in diff.changed:
         has_servers = plain and change.running.kind in _SERVING
         found = plan_servers(before, change.running, change.desired, capabilities) if has_servers else None
-        _take(found, _reasons_for(change) if found is None else [], steps, reasons)
-
-
-def _take(found: list[Step] | None, why: list[str], steps: list[Step], reasons: list[str]) -> None:
-    if found is None:
-        reasons += why
-    else:
-        steps += found
+        draft.take(change.desired, found, _reasons_for(change) if found is None else [])
 
 
 def _reasons_for(change: SectionChange) -> list[str]:
@@ -177,16 +195,15 @@ def _plan_files(
     desired: Generation,
     changes: Iterable[FileChange],
     capabilities: Capabilities,
-    steps: list[Step],
-    reasons: list[str],
+    draft: _Draft,
 ) -> None:
     planner: CertificatePlanner | None = None
     for change in changes:
         if has_entries(running, change):
-            _plan_entries(running, change, steps, reasons)
+            _plan_entries(running, change, draft)
             continue
         planner = planner or CertificatePlanner(running, desired, capabilities)
-        _take(planner.plan(change), [f"{_name_file(change)} {_describe(change)}"], steps, reasons)
+        draft.take(change, planner.plan(change), [f"{_name_file(change)} {_describe(change)}"])
 
 
 def _name_file(change: FileChange) -> str:
@@ -198,15 +215,15 @@ def _describe(change: FileChange) -> str:
     return "added" if change.running is None else "removed" if change.desired is None else "changed"
 
 
-def _plan_entries(running: Generation, change: FileChange, steps: list[Step], reasons: list[str]) -> None:
+def _plan_entries(running: Generation, change: FileChange, draft: _Draft) -> None:
     use = find_map_use(running, change.path)
     if use is MapUse.NONE:
         return
     if change.running is None or change.desired is None:
-        reasons.append(f"{_name_file(change)} {_describe(change)}")
+        draft.take(change, None, [f"{_name_file(change)} {_describe(change)}"])
         return
     found = plan_entries(change.path, use, change.running.lines, change.desired.lines)
     if isinstance(found, str):
-        reasons.append(f"{_name_file(change)} changed: {found}")
+        draft.take(change, None, [f"{_name_file(change)} changed: {found}"])
     else:
-        steps += [(Phase.ROUTE, operation) for operation in found]
+        draft.take(change, [(Phase.ROUTE, operation) for operation in found], [])

@@ -26,6 +26,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from haptic_trio.chunked import Paged, Splice, changed_items, differences, spliced
+from haptic_trio.haproxy.causes import NOBODY
 from haptic_trio.haproxy.config.servers import ServerSettings
 from haptic_trio.haproxy.model import (
     BY_LINE,
@@ -83,6 +84,10 @@ class SplitPlan(NamedTuple):
     """Why the rest, from the effective to the desired generation, needs a reload; empty if there is no such rest."""
     is_partial: bool = False
     """Whether changes of servers that may need no reload are left for the next split, for lack of room."""
+    causes: frozenset[str] = frozenset()
+    """Namespaces of the changes that need a reload; see `haptic_trio.haproxy.causes`."""
+    affected: frozenset[str] = frozenset()
+    """Namespaces of all changes that wait for the reload."""
 
 
 def split_plan(
@@ -104,7 +109,7 @@ def split_plan(
     """
     diff = diff_configs(running.config, desired.config) if running is not None else None
     if running is None or diff is None:
-        return SplitPlan(None, (), make_plan(running, desired).reasons)
+        return _undivided(make_plan(running, desired), desired)
     changed = count_changed_servers(diff, capabilities)
     if changed <= room and not any(map(alters_no_server, diff.changed)):
         whole = make_plan(running, desired, capabilities=capabilities, diff=diff)
@@ -115,12 +120,19 @@ def split_plan(
     ahead = _plan_ranked(running, effective, capabilities, chooser) if effective is not None else None
     if effective is None or ahead is None or ahead.reasons or not ahead.operations:
         whole = make_plan(running, desired, capabilities=capabilities, diff=diff)
-        return SplitPlan(None, (), whole.reasons) if whole.reasons else SplitPlan(desired, whole.operations, ())
+        return _undivided(whole, desired)
     rest = make_plan(effective, desired, capabilities=capabilities, diff=chooser.without_untried(effective))
     if rest.reasons or changed > MAX_CHANGED_SERVERS or chooser.is_partial:
-        reasons = rest.reasons or ((TOO_MANY,) if changed > MAX_CHANGED_SERVERS else ())
-        return SplitPlan(effective, ahead.operations, reasons, chooser.is_partial)
+        if not rest.reasons and changed > MAX_CHANGED_SERVERS:
+            return SplitPlan(effective, ahead.operations, (TOO_MANY,), chooser.is_partial, NOBODY, NOBODY)
+        return SplitPlan(effective, ahead.operations, rest.reasons, chooser.is_partial, rest.causes, rest.affected)
     return SplitPlan(desired, (*ahead.operations, *rest.operations), ())
+
+
+def _undivided(whole: Plan, desired: Generation) -> SplitPlan:
+    if whole.reasons:
+        return SplitPlan(None, (), whole.reasons, False, whole.causes, whole.affected)
+    return SplitPlan(desired, whole.operations, ())
 
 
 def _plan_ranked(

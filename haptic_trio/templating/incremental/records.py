@@ -366,6 +366,13 @@ class Claims:
         claims = self._ordered.get(path)
         return claims[0][1] if claims else None
 
+    def namespace_of(self, path: str) -> str:
+        """Return the namespace of the object whose file is used for *path*; empty if no object has made it."""
+        file, holder = self.first(path), self.holder(path)
+        if file is not None and file.source is not None:
+            return file.source[0]
+        return holder.object_id[0] if isinstance(holder, Child) else ""
+
     def before(self, path: str, unit: Unit, position: Position) -> RenderedFile | None:
         """Return the file that another unit than *unit* registered for *path* before *position*."""
         found = next((claim for claim in self._ordered.get(path, ()) if claim[1] is not unit), None)

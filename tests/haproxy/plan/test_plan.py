@@ -32,7 +32,7 @@ def _server_plan(before: str, after: str, extra: str = "") -> Plan:
 
 
 def test_the_first_generation_is_loaded() -> None:
-    assert make_plan(None, _generation("global\n")) == Plan(reasons=("unknown generation",))
+    assert make_plan(None, _generation("global\n")).reasons == ("unknown generation",)
 
 
 def test_an_identical_generation_needs_nothing() -> None:
@@ -93,7 +93,7 @@ def test_address_weight_and_state_of_a_server_need_no_reload(
     ],
 )
 def test_everything_else_on_a_server_line_reloads_and_the_server_is_named(before: str, after: str) -> None:
-    assert _server_plan(before, after) == Plan(reasons=("backend app: server 's' changed",))
+    assert _server_plan(before, after).reasons == ("backend app: server 's' changed",)
 
 
 @pytest.mark.parametrize(
@@ -186,13 +186,13 @@ def test_conditions_in_other_sections_are_no_reason_to_reload() -> None:
     ],
 )
 def test_each_reason_names_section_and_line(before: str, after: str, reason: str) -> None:
-    assert _plan(before, after) == Plan(reasons=(reason,))
+    assert _plan(before, after).reasons == (reason,)
 
 
 def test_a_reload_takes_in_everything_so_there_are_no_operations_beside_it() -> None:
     text = "backend a\n  server s 10.0.0.{}:80\nbackend b\n  balance {}\n"
     plan = _plan(text.format(1, "first"), text.format(2, "random"))
-    assert plan == Plan(reasons=("backend b: directive 'balance' changed",))
+    assert (plan.operations, plan.reasons) == ((), ("backend b: directive 'balance' changed",))
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ REASON = "frontend f: directive 'http-request' added"
 
 
 def test_nothing_goes_ahead_of_the_first_generation() -> None:
-    assert split_plan(None, build()) == SplitPlan(None, (), ("unknown generation",))
+    assert split_plan(None, build())[:3] == (None, (), ("unknown generation",))
 
 
 def test_a_change_without_a_reload_is_not_split() -> None:
@@ -100,7 +100,7 @@ def test_a_change_without_a_reload_is_not_split() -> None:
 
 
 def test_a_change_that_needs_a_reload_as_a_whole_is_not_split() -> None:
-    assert split({}) == SplitPlan(None, (), (REASON,))
+    assert split({})[:3] == (None, (), (REASON,))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,55 @@
+"""Causes of a reload: the namespaces whose changes need it, by the names of sections and the origins of files."""
+
+from typing import Final
+
+from haptic_trio.chunked import Piece, changed_items
+from haptic_trio.haproxy.model import BY_LINE, AuxFile, FileChange, Section
+
+UNKNOWN: Final = ""
+"""Stands for changes that belong to no known namespace, such as those of a frontend that all share."""
+NOBODY: Final = frozenset({UNKNOWN})
+
+_SECOND: Final = frozenset({"frontend", "userlist"})
+"""Kinds of sections whose names have the namespace second, after the library or the vendor of annotations."""
+
+
+def namespace_of_change(change: Section | FileChange) -> str:
+    """Return the namespace whose objects have made *change*; `UNKNOWN` if none has, or several have."""
+    return _of_section(change) if isinstance(change, Section) else _of_file(change)
+
+
+def _of_section(section: Section) -> str:
+    # The namespace is the part of a name before the first `_`, without a beginning such as `rate-limit::`. In names of
+    # frontends and userlists, and after beginnings such as `gateway-entry::`, which the name of a frontend follows, it
+    # is the second part. Names of sections that all namespaces share have no `_`.
+    beginning, separator, rest = section.name.partition("::")
+    has_beginning = bool(separator) and "_" not in beginning
+    place = int(section.kind in _SECOND or (has_beginning and beginning.startswith("gateway-")))
+    parts = (rest if has_beginning else section.name).split("_")
+    return parts[place] if len(parts) > place + 1 else UNKNOWN
+
+
+def _of_file(change: FileChange) -> str:
+    files = [file for file in (change.running, change.desired) if file is not None]
+    known = {file.namespace for file in files} - NOBODY
+    if known or any(file.kind not in BY_LINE for file in files):
+        # A file that was read from a disk has no namespace.
+        return known.pop() if len(known) == 1 else UNKNOWN
+    old, new = changed_items(_pieces(change.running), _pieces(change.desired))
+    before, after = _lines(old), _lines(new)
+    of_lines = {(before | after)[line] for line in before.keys() ^ after.keys()}
+    return of_lines.pop() if len(of_lines) == 1 else UNKNOWN
+
+
+def _pieces(file: AuxFile | None) -> tuple[Piece, ...]:
+    return tuple(file.lines.pages) if file is not None else ()
+
+
+def _lines(pieces: list[Piece]) -> dict[str, str]:
+    """Return the namespaces of the lines of *pieces*; blanks around a line do not count."""
+    found: dict[str, str] = {}
+    for piece in pieces:
+        subject = getattr(piece.origin, "subject", None)
+        namespace = str(subject.namespace) if subject is not None else UNKNOWN
+        found.update((line.strip(), namespace) for line in piece.text.split("\n"))
+    return found
