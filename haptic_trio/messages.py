@@ -279,6 +279,7 @@ class DeploymentScheduled(msgspec.Struct, frozen=True, kw_only=True):
     why: DeploymentReason
     may_reload: bool = True
     """False: endpoints apply the changes that need no reload, and hold back the others."""
+    slowed: frozenset[str] = frozenset()  # namespaces whose changes alone reload no endpoint now
     checked: Generation | None = None
     scheduled: float = 0.0
     started: float = 0.0
@@ -327,12 +328,11 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Endpoints that hold back a change because they may not reload."""
     reloaded: float = -math.inf
     """The newest deployment that has reloaded an endpoint."""
-    open: tuple[float, ...] = ()
-    """Deployments that may reload and are not completed yet."""
-    begun: float = -math.inf
-    """The newest deployment that has started."""
+    open: tuple[float, ...] = ()  # deployments that may reload and are not completed yet
+    begun: float = -math.inf  # the newest deployment that has started
     paused: tuple[tuple[str, float], ...] = ()
-    """Endpoints that failed to apply the change that they hold back, each with the time of the next attempt."""
+    """Endpoints that failed to apply what they hold back, or hold it back as slowed, each with the next attempt."""
+    slowed: tuple[tuple[str, float], ...] = ()  # namespaces whose changes alone reload no endpoint until these times
 
 
 class DeploymentCompleted(msgspec.Struct, frozen=True, kw_only=True):

@@ -98,6 +98,10 @@ class DataplaneConfig(_Model, frozen=True):
     """TCP port of the agent or the Data Plane API in each pod. Not used for local instances."""
     min_deployment_interval: Duration = Duration(2)
     """Minimum time between two deployments; `0s` disables the limit."""
+    namespace_reload_interval: Duration = Duration(180)
+    """Average time between two reloads for the changes of one namespace, which can make five reloads sooner. Further
+    changes that need a reload wait, at most this long, until the namespace may reload again, or until another one does.
+    `0s` disables the limit."""
     drift_prevention_interval: PositiveDuration = Duration(60)
     """After this long without a deployment the configuration is rendered and compared with the instances again."""
     deployment_timeout: PositiveDuration = Duration(30)

@@ -117,6 +117,10 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
     """Why it reloaded."""
     held: tuple[str, ...] = ()
     """Why the changes that the endpoint holds back need a reload; empty if it holds back none."""
+    causes: frozenset[str] = frozenset()
+    """Namespaces of the changes that `reasons` or `held` are about; see `haptic_trio.haproxy.causes`."""
+    affected: frozenset[str] = frozenset()
+    """Namespaces of all changes that wait for the reload, or that it has applied."""
     is_partial: bool = False
     """Whether the endpoint got only a part of the changes that need no reload; the next deployment continues."""
     operations: int = 0

@@ -7,7 +7,7 @@ the changes that were applied before it are rolled back.
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import trio
 
@@ -25,10 +25,13 @@ from haptic_trio.dataplane.endpoint import (
 from haptic_trio.dataplane.operation_counts import count_operations
 from haptic_trio.dataplane.planner import Planner
 from haptic_trio.errors import HapticError
+from haptic_trio.haproxy.causes import NOBODY
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.capabilities import NEWEST
 from haptic_trio.haproxy.plan.operations import Plan
 from haptic_trio.haproxy.plan.split import SplitPlan, is_near
+
+_SLOWED: Final = "the namespace %s has caused many reloads"
 
 WaitNewer: TypeAlias = Callable[[Generation], Awaitable[Generation]]
 """Returns the newest generation for an endpoint once it is not the argument."""
@@ -40,6 +43,7 @@ async def sync_endpoint(
     *,
     verify: bool = False,
     may_reload: bool = True,
+    slowed: frozenset[str] = frozenset(),
     planner: Planner | None = None,
     checked: Generation | None = None,
     wait_newer: WaitNewer | None = None,
@@ -49,10 +53,11 @@ async def sync_endpoint(
     Nothing is written if the endpoint already runs it. With *verify* the
     process is observed first, and drift is repaired. If the process rejects a
     runtime operation, the generation is activated instead, and the rejection
-    is among the reasons. Without *may_reload* changes that need a reload are
-    held back, unless the running generation is unknown. If very many servers
-    change, the result may be partial: the caller deploys again, at once, the
-    same generation or a newer one. Deployments that share a *planner* share
+    is among the reasons. Without *may_reload*, or if all of them are of the
+    namespaces *slowed*, changes that need a reload are held back, unless the
+    running generation is unknown. If very many servers change, the result may
+    be partial: the caller deploys again, at once, the same generation or a
+    newer one. Deployments that share a *planner* share
     plans. Raises EndpointError.
 
     While the plan is made, and while HAProxy reloads, the process that still
@@ -73,6 +78,7 @@ async def sync_endpoint(
     reasons: tuple[str, ...] = (*rejected, *report.reasons, *split.reasons)
     held: tuple[str, ...] = ()
     must_reload = running is None or bool(rejected)
+    is_slowed = bool(split.causes) and split.affected <= slowed and not report.reasons
     effective: Generation | None = None
     # If a reload is necessary anyway, it applies everything.
     if split.effective is not None and not rejected and not (report.reasons and may_reload):
@@ -81,8 +87,8 @@ async def sync_endpoint(
             moving.running = effective = split.effective
         except PatchRejectedError as exc:
             reasons, must_reload = (f"patch rejected: {exc}", *reasons), True
-    if reasons and not (may_reload or must_reload):
-        reasons, held = (), reasons
+    if reasons and not (must_reload or (may_reload and not is_slowed)):
+        reasons, held = (), (*reasons, *(_SLOWED % name for name in sorted(split.causes if is_slowed else ())))
     if reasons:
         await _activate(moving, desired, running, wait_newer, is_patched=effective is not None)
     if reasons and report.reasons:
@@ -94,6 +100,8 @@ async def sync_endpoint(
         reloaded=bool(reasons),
         reasons=reasons,
         held=held,
+        causes=split.causes,
+        affected=split.affected,
         # A reload applies everything.
         is_partial=split.is_partial and not reasons,
         operations=report.operations + (len(split.operations) if effective is not None else 0),
@@ -215,11 +223,11 @@ async def _with_moves(moving: _MovingServers, split: SplitPlan, desired: Generat
     moved = await moving.planner.follow(effective, desired, moving.before, NEWEST)
     target = moved.effective or effective
     if target.id == running.id:
-        return SplitPlan(None, (), split.reasons, split.is_partial)
+        return split._replace(effective=None, operations=())
     plan = await moving.planner.plan(running, target, moving.capabilities)
     if plan.reloads:
-        return SplitPlan(None, (), split.reasons or plan.reasons)
-    return SplitPlan(target, plan.operations, split.reasons, split.is_partial)
+        return SplitPlan(None, (), split.reasons or plan.reasons, causes=split.causes or plan.causes, affected=NOBODY)
+    return split._replace(effective=target, operations=plan.operations)
 
 
 async def _activate(

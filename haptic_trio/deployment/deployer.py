@@ -19,6 +19,7 @@ from haptic_trio.channels import CycleEvent, EventBuffer, InstanceState, Latest,
 from haptic_trio.dataplane.endpoint import Endpoint, EndpointTimeoutError, PortsUnavailableError, SyncResult
 from haptic_trio.dataplane.sync import WaitNewer
 from haptic_trio.deployment.instance_states import InstanceStates
+from haptic_trio.deployment.reload_pacing import ReloadPacing
 from haptic_trio.deployment.rounds import Rounds, Target
 from haptic_trio.deployment.verification import Verification
 from haptic_trio.errors import HapticError, text_of
@@ -52,6 +53,7 @@ class SyncEndpoint(Protocol):
         *,
         verify: bool,
         may_reload: bool,
+        slowed: frozenset[str],
         checked: Generation | None,
         wait_newer: WaitNewer,
     ) -> SyncResult: ...
@@ -67,6 +69,7 @@ async def run_deployer(
     deployment_timeout: float,
     drain_timeout: float,
     max_parallel: int,
+    reload_pacing: ReloadPacing | None = None,
     verify_interval: float = inf,
     verification: Verification | None = None,
     report_ports: Callable[[PortsUnavailableError], None],
@@ -85,7 +88,7 @@ async def run_deployer(
     are deployed to at once; 0 means no limit. The first deployment to an
     endpoint also verifies its process (drift), and so does each deployment
     that starts *verify_interval* seconds or more after the last verification;
-    *verification* knows about earlier ones.
+    *verification* knows about earlier ones. *reload_pacing* counts reloads by namespace.
     *report_ports* is also called if an endpoint cannot listen on an address.
     *instances* gets the state of all endpoints after each deployment to one.
     Takes ownership of the channel ends.
@@ -97,7 +100,7 @@ async def run_deployer(
         # A newer configuration is tried at once and ends the backoff of the endpoint.
         collapse_deferred=True,
     )
-    rounds = Rounds()
+    rounds = Rounds(reload_pacing)
     syncs = _Syncs(sync, verify_interval, verification or Verification())
     states = InstanceStates(instances if instances is not None else Latest())
 
@@ -213,6 +216,7 @@ class _Syncs:
             deployment.generation,
             verify=verify,
             may_reload=deployment.may_reload,
+            slowed=deployment.slowed,
             checked=deployment.checked,
             wait_newer=partial(_wait_newer, self._newest[endpoint.name]),
         )

@@ -14,6 +14,8 @@ from typing import Final
 import msgspec
 
 from haptic_trio.dataplane.endpoint import Endpoint, SyncResult
+from haptic_trio.deployment.reload_pacing import ReloadPacing
+from haptic_trio.haproxy.causes import NOBODY
 from haptic_trio.messages import DeploymentCompleted, DeploymentScheduled, Standing
 
 FIRST_PAUSE: Final = 1.0
@@ -65,16 +67,20 @@ class _Round:
 class Rounds:
     """State of all rounds, without a clock: times are seconds of any monotonic clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, pacing: ReloadPacing | None = None) -> None:
+        """By default the reloads of a namespace have no limit."""
+        self._pacing = pacing or ReloadPacing(0.0)
         self._numbers = 0
         self._rounds: dict[int, _Round] = {}
         self._targets: dict[str, Target] = {}
         # By endpoint: the round of the deployment in progress.
         self._in_hand: dict[str, int] = {}
-        # By endpoint: why it holds back changes.
-        self._held: dict[str, tuple[str, ...]] = {}
+        # By endpoint: the result by which it holds back changes.
+        self._held: dict[str, SyncResult] = {}
         self._setbacks: dict[str, _Setback] = {}
         self._reloaded = self._begun = -math.inf
+        # Namespaces for which the newest deployment that has reloaded an endpoint was counted.
+        self._counted: frozenset[str] = frozenset()
 
     @property
     def open(self) -> int:
@@ -110,14 +116,14 @@ class Rounds:
         """
         name, setback = result.endpoint, self._setbacks.get(result.endpoint)
         if result.held:
-            self._held[name] = result.held
+            self._held[name] = result
         else:
             self._held.pop(name, None)
         # The changes that it holds back now have not failed yet, unless they are the same as before.
         if setback is not None and (not result.held or setback.held != result.held):
             del self._setbacks[name]
         if result.reloaded and target.deployment.why.keeps_interval:
-            self._reloaded = max(self._reloaded, target.deployment.scheduled)
+            self._count_reload(target.deployment, result.causes, now)
         if result.is_partial:
             self._in_hand.pop(name, None)
             newer = self._targets.get(name)
@@ -129,6 +135,14 @@ class Rounds:
             current.results.append(result)
         return self._close(now)
 
+    def _count_reload(self, deployment: DeploymentScheduled, causes: frozenset[str], now: float) -> None:
+        if deployment.scheduled > self._reloaded:
+            self._reloaded, self._counted = deployment.scheduled, frozenset()
+        # One deployment counts once, on however many endpoints. What only accompanies other changes costs no reload.
+        fresh = causes - deployment.slowed - self._counted - NOBODY
+        self._counted |= fresh
+        self._pacing.record(fresh, now)
+
     def fail(self, target: Target, now: float) -> list[DeploymentCompleted]:
         """Record that the deployment of *target* failed; return the rounds that this completes."""
         name = target.endpoint.name
@@ -136,7 +150,8 @@ class Rounds:
             former = self._setbacks.get(name)
             failures = former.failures + 1 if former is not None else 1
             pause = min(FIRST_PAUSE * 2.0 ** min(failures - 1, 30), LONGEST_PAUSE)
-            self._setbacks[name] = _Setback(self._held.get(name, ()), failures, now + pause)
+            held = self._held[name].held if name in self._held else ()
+            self._setbacks[name] = _Setback(held, failures, now + pause)
         current = self._finish(target)
         if current is not None:
             current.failed.append(name)
@@ -187,6 +202,12 @@ class Rounds:
     @property
     def standing(self) -> Standing:
         """Standing of all deployments."""
+        slowed = dict(self._pacing.holds)
+        paused = {name: setback.until for name, setback in self._setbacks.items()}
+        for name, result in self._held.items():
+            if result.affected and result.affected <= slowed.keys():
+                ready = min(slowed[namespace] for namespace in result.affected)
+                paused[name] = max(ready, paused.get(name, ready))
         return Standing(
             held=tuple(sorted(self._held)),
             reloaded=self._reloaded,
@@ -196,5 +217,6 @@ class Rounds:
                 if one.deployment.may_reload and one.deployment.why.keeps_interval
             ),
             begun=self._begun,
-            paused=tuple(sorted((name, setback.until) for name, setback in self._setbacks.items())),
+            paused=tuple(sorted(paused.items())),
+            slowed=tuple(slowed.items()),
         )

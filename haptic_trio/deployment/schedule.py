@@ -17,6 +17,10 @@ caller does: `comparison` returns the two generations when a deployment needs
 the result, and `Compared` brings it in. Deployments that do not need it go on
 meanwhile.
 
+Changes of namespaces that have caused many reloads are slowed down: endpoints
+hold them back until the hold of the namespace ends (`reload_pacing`), or until
+they reload for another change.
+
 Without the fast lane (`reconciler.mode: classic`) nothing is published as
 prepared, and every deployment keeps the interval.
 """
@@ -196,7 +200,7 @@ class Schedule:
 
     def _may_reload(self, now: float) -> bool:
         """Whether the interval and the pauses of the endpoints permit a reload now."""
-        # Without permission they report whether there is anything to reload for besides the failed change.
+        # Without permission they report whether there is anything to reload for besides what they are paused for.
         paused = {name for name, until in self._standing.paused if until > now}
         return (
             self._valid is not None and self._reload_due() <= now and not self._endpoints.keys() - self._new <= paused
@@ -297,6 +301,7 @@ class Schedule:
             endpoints=tuple(self._endpoints[name] for name in sorted(names)),
             why=why,
             may_reload=may_reload,
+            slowed=frozenset(name for name, until in self._standing.slowed if until > now),
             checked=checked if checked is not generation else None,
             scheduled=now,
             started=message.started,

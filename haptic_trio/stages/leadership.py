@@ -11,6 +11,7 @@ from haptic_trio.dataplane.endpoint import PortsUnavailableError
 from haptic_trio.dataplane.planner import Planner
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.deployment.deployer import run_deployer
+from haptic_trio.deployment.reload_pacing import ReloadPacing
 from haptic_trio.deployment.schedule import Schedule
 from haptic_trio.deployment.scheduler import run_scheduler
 from haptic_trio.deployment.verification import Verification
@@ -67,6 +68,7 @@ async def run_term(
                     deployment_timeout=dataplane.deployment_timeout,
                     drain_timeout=drain_limit(config.controller),
                     max_parallel=dataplane.max_parallel,
+                    reload_pacing=ReloadPacing(dataplane.namespace_reload_interval),
                     report_ports=report_ports,
                     instances=channels.instances,
                     verify_interval=dataplane.drift_prevention_interval,

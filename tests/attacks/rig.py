@@ -217,15 +217,18 @@ def counting() -> Iterator[tuple[int, list[int]]]:
 
 
 @asynccontextmanager
-async def rig(site: Site, binary: Path, **settings: Any) -> AsyncIterator[Rig]:
+async def rig(site: Site, binary: Path, pacing: str = "0s", **settings: Any) -> AsyncIterator[Rig]:
     """Run the controller with the victim served and in use; in the end none of its requests may have failed.
 
-    *settings* are more settings of the libraries.
+    *pacing* is `namespaceReloadInterval`; *settings* are more settings of the libraries.
     """
     ports = {"http": site.port, "https": free_port(), "gateway": free_port(), "free": free_port()}
     context = {"httpPort": site.port, "httpsPort": ports["https"], "bindAddress": "127.0.0.1", "sslRedirect": False}
     context |= settings
-    site.write_config(templating={"libraries": list(LIBRARIES), "extraContext": context})
+    site.write_config(
+        templating={"libraries": list(LIBRARIES), "extraContext": context},
+        dataplane={"namespaceReloadInterval": pacing},
+    )
     with serving("victim", "attacker") as servers, counting() as (taken, seen):
         found = Rig(site, ports, servers)
         found.taken, found.seen = taken, seen

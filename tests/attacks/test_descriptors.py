@@ -98,7 +98,7 @@ async def test_silent_servers_leave_descriptors_for_other_namespaces(
     site.write_class()
     if limit == "system":
         monkeypatch.setattr("haptic_trio.dataplane.binary.most_descriptors", lambda: DESCRIPTORS)
-    settings = {"fdHardLimit": DESCRIPTORS} if limit == "setting" else {}
+    settings: dict[str, Any] = {"fdHardLimit": DESCRIPTORS} if limit == "setting" else {}
     async with rig(site, haproxy_binary, **settings) as found:
         with silence() as port, ExitStack() as stack:
             found.apply("silent", list(silent(port, found.free)))

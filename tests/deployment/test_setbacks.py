@@ -100,6 +100,7 @@ class Rig:
         *,
         verify: bool,
         may_reload: bool,
+        slowed: frozenset[str],
         checked: Generation | None,
         wait_newer: WaitNewer,
     ) -> SyncResult:

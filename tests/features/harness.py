@@ -55,10 +55,10 @@ class Site:
         (self.manifests / f"{name}.yaml").unlink()
 
     def write_config(self, **fields: Any) -> None:
-        """Write the ConfigMap: short intervals, this site's port, and *fields* over that."""
+        """Write the ConfigMap: short intervals, any number of reloads, this site's port, and *fields* over that."""
         config: dict[str, Any] = {
             "reconciler": {"debounceInterval": "20ms"},
-            "dataplane": {"minDeploymentInterval": "20ms"},
+            "dataplane": {"minDeploymentInterval": "20ms", "namespaceReloadInterval": "0s"},
             "templating": {"extraContext": {"httpPort": self.port, "bindAddress": "127.0.0.1"}},
         }
         for key, value in fields.items():

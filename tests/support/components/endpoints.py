@@ -77,6 +77,7 @@ async def sync_in_memory(
     *,
     verify: bool = False,
     may_reload: bool = True,
+    slowed: frozenset[str] = frozenset(),
     checked: Generation | None = None,
     wait_newer: WaitNewer | None = None,
 ) -> SyncResult:
