@@ -8,6 +8,7 @@ and never wait for it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 import msgspec
 import trio
@@ -20,6 +21,9 @@ from starlette.routing import BaseRoute, Route
 from haptic_trio.asgi.server import serve_asgi
 from haptic_trio.asgi.wire import Limits
 from haptic_trio.heartbeat import HeartbeatState
+
+REST: Final = 4.0
+"""Times as long as a scrape took, no other one begins: probes and changes wait while one runs."""
 
 
 class GroupHealth(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,19 +86,40 @@ def make_app(
         found = problems() if "verbose" in request.query_params else None
         return _json(state, ok=state.is_ready, reasons=state.missing, problems=found)
 
-    scraping = trio.Lock()
+    scrapes = _Scrapes(registry, prepare)
 
     async def metrics(_request: Request) -> Response:
-        # One at a time: other tasks run between two scrapes, however many clients ask.
-        async with scraping:
-            await prepare()
-            content = generate_latest(registry)
-        return Response(content, media_type=CONTENT_TYPE_LATEST)
+        return Response(await scrapes.next(), media_type=CONTENT_TYPE_LATEST)
 
     app = Starlette(routes=[Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics), *more])
     # A redirect of `/console/` would name the host of the request, without a check.
     app.router.redirect_slashes = False
     return app
+
+
+class _Scrapes:
+    """Scrapes of a registry: they take a share of the time, however many clients ask."""
+
+    def __init__(self, registry: CollectorRegistry, prepare: Callable[[], Awaitable[None]]) -> None:
+        self._registry = registry
+        self._prepare = prepare
+        self._one_at_a_time = trio.Lock()
+        self._begun = 0
+        self._content = b""
+        self._rest_until = 0.0
+
+    async def next(self) -> bytes:
+        """Return the content of a scrape that has not begun yet; clients that wait for it share it."""
+        before = self._begun
+        async with self._one_at_a_time:
+            if self._begun == before:
+                await trio.sleep_until(self._rest_until)
+                self._begun += 1
+                await self._prepare()
+                began = trio.current_time()
+                self._content = generate_latest(self._registry)
+                self._rest_until = trio.current_time() + REST * (trio.current_time() - began)
+            return self._content
 
 
 def _json(

@@ -10,9 +10,11 @@ import msgspec
 import pytest
 import trio
 from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.registry import Collector
+from trio.testing import MockClock
 
 from haptic_trio.cli.serving.probes import health_of
-from haptic_trio.health import HealthReport, make_app, serve_app
+from haptic_trio.health import REST, HealthReport, make_app, serve_app
 from haptic_trio.heartbeat import HeartbeatState
 from haptic_trio.messages import ReconcileCompleted
 from haptic_trio.metrics import Metrics
@@ -145,16 +147,45 @@ async def test_other_tasks_run_between_two_scrapes_however_many_clients_ask() ->
     registry.register(collected)
     collected.rounds.clear()
     client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x")
+
+    async def ask_again_and_again() -> None:
+        for _ in range(10):
+            await client.get("/metrics")
+
     async with client, trio.open_nursery() as nursery:
         nursery.start_soon(collected.count_rounds)
         async with trio.open_nursery() as asking:
             for _ in range(30):
-                asking.start_soon(client.get, "/metrics")
+                asking.start_soon(ask_again_and_again)
         nursery.cancel_scope.cancel()
 
-    assert len(collected.rounds) == 30
-    # A round may begin with either of two tasks.
+    assert 10 <= len(collected.rounds) < 300
     assert all(later - earlier >= 1 for earlier, later in itertools.pairwise(collected.rounds[::2]))
+
+
+async def test_scrapes_take_a_share_of_the_time_and_clients_that_wait_share_one(autojump_clock: MockClock) -> None:
+    registry, began = CollectorRegistry(), list[float]()
+
+    async def work() -> None:
+        began.append(trio.current_time())
+
+    class Slow(Collector):
+        def collect(self) -> list[Metric]:
+            autojump_clock.jump(1.0)
+            return []
+
+    report = HealthReport(iteration=3, stage=5, is_ready=True, is_leader=True, components=())
+    app = make_app(lambda: report, registry, prepare=work)
+    registry.register(Slow())
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x")
+
+    async with client, trio.open_nursery() as nursery:
+        for start in range(100):
+            await trio.sleep_until(start * 0.25)
+            nursery.start_soon(client.get, "/metrics")
+
+    assert all(later - earlier >= 1.0 + REST for earlier, later in itertools.pairwise(began))
+    assert len(began) <= 8
 
 
 async def test_unknown_path_is_not_found(probe: Probe) -> None:

@@ -95,16 +95,18 @@ class _Server:
         self._context = context
         self._log = get_logger("http")
         self._turns = Turns()
-        self._open: dict[trio.CancelScope, None] = {}
-        """All connections, the oldest first."""
+        self._new: dict[trio.CancelScope, None] = {}
+        """The connections that have not sent a request yet, the oldest first."""
+        self._busy: dict[trio.CancelScope, None] = {}
+        """Those with a request in progress, which may be a session without an end, the longest first."""
         self._idle: dict[trio.CancelScope, None] = {}
-        """Those that have no request, the one that has been idle longest first."""
+        """Those between two requests, the one that has been idle longest first."""
 
     async def serve_stream(self, transport: trio.SocketStream) -> None:
         """Serve one connection; raises nothing."""
         with trio.CancelScope() as scope:
             self._make_room()
-            self._open[scope] = self._idle[scope] = None
+            self._new[scope] = None
             try:
                 await self._serve(transport, scope)
             except* (DisconnectedError, OSError, trio.BrokenResourceError, trio.ClosedResourceError):
@@ -112,15 +114,20 @@ class _Server:
             except* Exception as group:  # noqa: BLE001  a bug in the application is logged, and ends this connection alone
                 self._log.error("a request failed", exc_info=group)
             finally:
-                self._open.pop(scope, None)
-                self._idle.pop(scope, None)
+                self._take_out(scope)
 
     def _make_room(self) -> None:
-        if len(self._open) >= self._limits.connections:
-            oldest = next(iter(self._idle or self._open))
-            self._open.pop(oldest, None)
-            self._idle.pop(oldest, None)
-            oldest.cancel(reason="there are too many connections")
+        """Close the first connection of the largest group, so that no kind of flood keeps the clients of others out."""
+        groups = (self._new, self._idle, self._busy)
+        if sum(map(len, groups)) >= self._limits.connections:
+            largest: dict[trio.CancelScope, None] = max(groups, key=len)
+            first = next(iter(largest))
+            self._take_out(first)
+            first.cancel(reason="there are too many connections")
+
+    def _take_out(self, scope: trio.CancelScope) -> bool:
+        """Take *scope* out of its group; return whether it was in one."""
+        return [group.pop(scope, scope) for group in (self._new, self._idle, self._busy)].count(None) > 0
 
     async def _serve(self, transport: trio.SocketStream, scope: trio.CancelScope) -> None:
         stream: trio.abc.Stream = transport
@@ -141,10 +148,12 @@ class _Server:
             )
             connection = Connection(self._app, wire, peers, self._limits)
             while (request := await connection.next_request()) is not None:
-                self._idle.pop(scope, None)
+                # One that has to make room is in no group any more.
+                if self._take_out(scope):
+                    self._busy[scope] = None
                 if not await connection.serve(request):
                     break
-                if scope in self._open:
+                if self._take_out(scope):
                     self._idle[scope] = None
 
 

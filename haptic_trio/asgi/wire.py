@@ -27,7 +27,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     message_bytes: int = CHUNK
     """Of one message that a client sends on a WebSocket."""
     connections: int = 256
-    """At once; beyond that, the connection that has been idle longest is closed."""
+    """At once; beyond that, the first one of the largest group makes room: before a request, in one, or between two."""
 
 
 class DisconnectedError(Exception):

@@ -80,6 +80,30 @@ async def test_connections_that_never_send_a_request_do_not_keep_others_out() ->
         nursery.cancel_scope.cancel()
 
 
+async def test_sessions_without_an_end_do_not_keep_others_out() -> None:
+    async with served(Limits(connections=8, idle=3600)) as site, trio.open_nursery() as nursery:
+
+        async def occupy(task_status: trio.TaskStatus[None]) -> None:
+            async with site.connection() as stream:
+                await stream.send_all(HANDSHAKE + b"\r\n")
+                await stream.receive_some()
+                task_status.started()
+                while await stream.receive_some():
+                    pass
+
+        for _ in range(8):
+            await nursery.start(occupy)
+        async with site.connection() as slow:
+            await slow.send_all(b"GET /healthz HTT")
+            # Each of these takes the place of a session, not of the one that is about to send its request.
+            for _ in range(20):
+                await nursery.start(occupy)
+                assert await site.is_healthy()
+            await slow.send_all(b"P/1.1\r\nHost: x\r\n\r\n")
+            assert await slow.receive_some(12) == b"HTTP/1.1 200"
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_unix_socket_has_the_rights_of_the_umask(tmp_path: Path, nursery: trio.Nursery) -> None:
     path = tmp_path / "socket"
     for _ in range(2):
