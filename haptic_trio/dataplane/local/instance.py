@@ -233,9 +233,10 @@ class LocalAgent:
         await self._last_write.finish(partial(self._files.commit, name, files, loaded.running))
         self._leftovers.request_removal()
         self._known = loaded.running
+        # Without moves its pid is not known yet. Patches may be recorded nevertheless: of the text alone.
+        self._patched_worker = self._fresh_worker = loaded.pid
         if loaded.pid:
             self._worker.adopt(loaded.pid, loaded.removals, files, self._capabilities[1])
-            self._patched_worker = self._fresh_worker = loaded.pid
             await self._note_patched(loaded.running)
         if self._former.is_overdue or loaded.is_unknown:
             self._log.warning("a change of a worker has failed during a reload: the next deployment reloads")

@@ -18,7 +18,8 @@ from haptic_trio.dataplane.local.instance import LocalAgent
 from haptic_trio.dataplane.local.supervisor import LoadRejectedError, Supervisor
 from haptic_trio.dataplane.local.worker import WorkerState
 from haptic_trio.dataplane.sync import sync_endpoint
-from haptic_trio.haproxy.model import Generation
+from haptic_trio.haproxy.config.parser import parse_config
+from haptic_trio.haproxy.model import Generation, make_generation
 from haptic_trio.haproxy.plan.operations import Plan
 from tests.support.components.agents import serving
 from tests.support.processes.haproxy import backend, fetch, forwarding, kill_and_wait_for_next, wait_for_body
@@ -257,3 +258,24 @@ async def test_worker_that_serves_already_gets_moves_before_the_load_ends(
         assert await fetch(port) == (200, "one")
         assert not (await sync_endpoint(local.agent, reloads(two))).reloaded
         assert await fetch(port) == (200, "two")
+
+
+async def test_a_move_that_changes_only_text_does_not_cost_another_reload(
+    instance_root: Path, haproxy_binary: Path
+) -> None:
+    port = free_port()
+    reloads = partial(forwarding, port, balance="leastconn")
+    async with backend("one") as one, backend("two") as two, rig(instance_root, haproxy_binary) as local:
+        running = forwarding(port, one)
+        await sync_endpoint(local.agent, running)
+        async with local.reloading(reloads(one), "before"):
+            assert isinstance(local.agent, LocalAgent)
+            await local.agent.patch_former(running, _commented(running), Plan(), _commented(reloads(one)))
+
+        result = await sync_endpoint(local.agent, reloads(two))
+        assert (result.operations, result.reloaded) == (1, False)
+        assert await fetch(port) == (200, "two")
+
+
+def _commented(generation: Generation) -> Generation:
+    return make_generation(parse_config(f"{generation.text}# a comment\n"), generation.files)
