@@ -2,8 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
@@ -321,11 +320,16 @@ class Recall(msgspec.Struct, frozen=True):
         good = self.valid.get(key)
         return output.is_blank or (good is not None and good.digest() == output.digest())
 
-    def are_usable(self, outputs: Mapping[FragmentKey, FragmentOutput], demands: AbstractSet[str]) -> bool:
-        """Whether *outputs*, earlier ones of an object, may be used: HAProxy rejects none, and no guard lacks."""
+    def are_usable(
+        self, outputs: Mapping[FragmentKey, FragmentOutput], now: Iterable[FragmentOutput], demands: Iterable[str]
+    ) -> bool:
+        """Whether *outputs*, earlier ones of an object, may be used: HAProxy rejects none, and any was served.
+
+        *now* are the outputs of the same version at present, and have all guards *demands*.
+        """
         if any(self.is_blocked(key, output) for key, output in outputs.items()):
             return False
-        guards = {guard.partition(OTHERWISE)[0] for output in outputs.values() for guard in output.guards}
+        guards = {guard.partition(OTHERWISE)[0] for output in now for guard in output.guards}
         if any(guards.isdisjoint(demand.split(OTHERWISE)) for demand in demands):
             return False
         # Without output the object was not served: it had another class then, for example. A version that has been

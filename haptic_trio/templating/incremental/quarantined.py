@@ -367,9 +367,9 @@ class QuarantinedObjects:
             demands |= self._demands.get(key, now.guards if now is not None else frozenset())
         for kind in (Fallback.VALID,) if without_prepared else (Fallback.PREPARED, Fallback.VALID):
             outputs = self._fallbacks_of(run, found, kind)
-            used = {key: self.renewals.in_use(key, one) for key, one in outputs.items()}
-            if recall.are_usable(outputs, frozenset()) and recall.are_usable(used, demands):
-                yield kind, tuple(used.values())
+            used = tuple(self.renewals.in_use(key, one) for key, one in outputs.items())
+            if recall.are_usable(outputs, used, demands):
+                yield kind, used
 
     def _fallbacks_of(self, run: RunState, found: ObjectId, fallback: Fallback) -> dict[FragmentKey, FragmentOutput]:
         """Return the outputs of the object's fragments that *fallback* means, without those of another object."""

@@ -28,6 +28,10 @@ INNER = (
 )
 
 
+LISTS = (
+    "{% each s in resources.services as 'lists' %}{% for o in resources.services.list() %}{{ o.spec.n }}{% endfor %};\n"
+    "{% endeach %}"
+)
 GROWS = (
     "{% each s in resources.services as 'NAME' %}{{ s.spec.n }}{% for o in resources.others.get(s.spec.ref) %}"
     "{% for _ in range(o.spec.n) %} 123456789{% endfor %}{% endfor %};\n{% endeach %}"
@@ -111,6 +115,20 @@ def test_an_object_stays_as_it_was_while_haproxy_rejects_what_it_would_have_now(
 
     # The verdict is remembered as long as the object is rejected.
     assert [lines_after(machine) for _turn in range(3)] == [["1 sees 5"]] * 3
+
+
+def test_an_object_stays_as_it_was_while_haproxy_rejects_what_both_of_its_versions_would_have() -> None:
+    machine = IncrementalMachine()
+    machine.compile([LISTS, FAILS], [""])
+    assert lines_after(machine, made("Service", 1, 1)) == lines_after(machine, made("Service", 3, 2)) == ["1"]
+    assert render(machine, made("Service", 4, 1, name="b")) == [("a", True)]
+    assert isinstance(machine.rendered, Rendered)
+    assert machine.rendered.text.split() == ["14;", "14;"]
+    (key,) = (key for key in machine.rendered.produced if (key.fragment, key.name) == ("lists", "a"))
+    machine.quarantine.reject({key: Problem(message="HAProxy says no")}, machine.rendered.produced)
+
+    assert render(machine) == [("a", True), ("a", True)]
+    assert machine.rendered.text.split() == ["1;", "14;"]
 
 
 def test_a_single_fragment_is_rendered_again_as_well() -> None:
