@@ -34,6 +34,8 @@ class Renewals:
     def restart(self) -> None:
         """Begin another render."""
         self._returned.clear()
+        # They could not return a second time in the render before.
+        self._undecided |= self._kept - self._failed.keys()
 
     def for_trial(self) -> "Renewals":
         """Return the same decisions; what is noted there does not count."""

@@ -162,6 +162,23 @@ def test_a_trial_has_the_decisions_and_changes_none(is_trial: bool) -> None:
     assert renewals.is_undecided is not is_trial
 
 
+def test_an_object_that_may_not_return_a_second_time_in_a_render_returns_in_the_next_one() -> None:
+    key, found = FragmentKey("shows", "Service", "x", "a", 0, ""), ("x", "a", "Service")
+    renewals, output = Renewals(), FragmentOutput("new", (), "1", original=FragmentOutput("good", (), "1"))
+    for one in (None, output, None):
+        renewals.note(key, one)
+        assert renewals.settle() == {found}
+    renewals.note(key, output)
+    assert renewals.settle() == set()
+    assert renewals.keeps(key)
+
+    renewals.restart()
+
+    assert renewals.is_undecided
+    assert renewals.settle() == {found}
+    assert not renewals.keeps(key)
+
+
 def test_renewed_outputs_that_find_no_room_together_end_no_render() -> None:
     machine = IncrementalMachine()
     templates = GROWS.replace("NAME", "one"), GROWS.replace("NAME", "two"), FAILS
