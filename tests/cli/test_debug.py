@@ -1,6 +1,8 @@
 """`debug` shows the state of a controller in a terminal of 80 columns."""
 
+import errno
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -122,6 +124,35 @@ def test_token_is_made_once_and_a_short_one_rejected(tmp_path: Path) -> None:
     (tmp_path / TOKEN_NAME).write_text("short\n")
     with pytest.raises(TokenError, match="less than"):
         read_token(tmp_path)
+    (tmp_path / TOKEN_NAME).write_bytes(b"\xff" * SHORTEST_TOKEN)
+    with pytest.raises(TokenError, match="not UTF-8; delete the file"):
+        read_token(tmp_path)
+
+
+def test_an_empty_file_or_a_fifo_is_replaced_by_a_token(tmp_path: Path) -> None:
+    path = tmp_path / TOKEN_NAME
+    # As a full disk left it.
+    path.touch()
+    assert len(read_token(tmp_path)) >= SHORTEST_TOKEN
+    path.unlink()
+    os.mkfifo(path)
+    assert read_token(tmp_path) == path.read_text().strip()
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(TokenError, match=r"cannot be written: .*Is a directory"):
+        read_token(tmp_path)
+
+
+def test_a_token_that_cannot_be_written_leaves_none_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(TokenError, match="No space left"):
+        read_token(tmp_path)
+    monkeypatch.undo()
+
+    assert len(read_token(tmp_path)) >= SHORTEST_TOKEN
 
 
 def test_given_token_is_read_and_none_is_created_in_its_place(tmp_path: Path) -> None:

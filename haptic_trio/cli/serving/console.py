@@ -1,7 +1,6 @@
 """Debug console of `serve`: options, token and data sources."""
 
 import ipaddress
-import os
 import secrets
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from haptic_trio.console.recorder import Recorder
 from haptic_trio.console.site import PAGE, make_routes
 from haptic_trio.console.stream import Viewers
 from haptic_trio.console.watched import IterationSnapshot, Watched
+from haptic_trio.dataplane.disk import replace_file
 from haptic_trio.dataplane.figures import ReadsFigures
 from haptic_trio.errors import HapticError, text_of
 from haptic_trio.logs import get_logger
@@ -191,27 +191,28 @@ def read_token(state_dir: Path) -> str:
     """Return the token in the state directory; creates it with mode 0600 if missing. Raises `TokenError`."""
     path = state_dir / TOKEN_NAME
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return _read_token_of(path, "delete the file to create a new token")
-    with os.fdopen(descriptor, "w") as file:
+        # Earlier versions left an empty file behind when the disk was full.
+        if path.is_file() and path.stat().st_size:
+            return _read_token_of(path, "delete the file to create a new token")
         token = secrets.token_urlsafe(24)
-        file.write(token + "\n")
+        replace_file(path, f"{token}\n".encode())
+    except OSError as exc:
+        raise TokenError(f"{path}: the token of the console cannot be written: {text_of(exc)}") from exc
     return token
 
 
 def read_given_token(path: Path) -> str:
     """Return the token in *path*, which must exist; raises `TokenError`."""
-    try:
-        return _read_token_of(path, "provide a longer token")
-    except OSError as exc:
-        raise TokenError(f"{path}: the token of the console cannot be read: {exc.strerror}") from exc
-    except UnicodeDecodeError:
-        raise TokenError(f"{path}: the token of the console cannot be read: it is not UTF-8") from None
+    return _read_token_of(path, "provide a longer token")
 
 
 def _read_token_of(path: Path, hint: str) -> str:
-    token = path.read_text().strip()
+    try:
+        token = path.read_text().strip()
+    except OSError as exc:
+        raise TokenError(f"{path}: the token of the console cannot be read: {exc.strerror}") from exc
+    except UnicodeDecodeError:
+        raise TokenError(f"{path}: the token of the console cannot be read: it is not UTF-8; {hint}") from None
     if len(token) < SHORTEST_TOKEN:
         raise TokenError(f"{path}: the token has less than {SHORTEST_TOKEN} characters; {hint}")
     return token
