@@ -78,7 +78,9 @@ async def sync_endpoint(
     reasons: tuple[str, ...] = (*rejected, *report.reasons, *split.reasons)
     held: tuple[str, ...] = ()
     must_reload = running is None or bool(rejected)
-    is_slowed = bool(split.causes) and split.affected <= slowed and not report.reasons
+    # Drift belongs to no namespace.
+    affected = split.affected | NOBODY if report.reasons else split.affected
+    is_slowed = bool(split.causes) and affected <= slowed
     effective: Generation | None = None
     # If a reload is necessary anyway, it applies everything.
     if split.effective is not None and not rejected and not (report.reasons and may_reload):
@@ -101,7 +103,7 @@ async def sync_endpoint(
         reasons=reasons,
         held=held,
         causes=split.causes,
-        affected=split.affected,
+        affected=affected,
         # A reload applies everything.
         is_partial=split.is_partial and not reasons,
         operations=report.operations + (len(split.operations) if effective is not None else 0),

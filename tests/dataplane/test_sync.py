@@ -225,3 +225,30 @@ async def test_drift_that_needs_a_load_is_loaded_and_compared_again() -> None:
     result = await sync_endpoint(endpoint, forwarding(1, 3), verify=True)
     assert endpoint.calls == ["repair", "activate", "repair"]
     assert result.reasons == ("drift: backend app removed",)
+
+
+def _tenant(balance: str, port: int) -> Generation:
+    text = f"defaults\n  mode http\nbackend shop_web_80\n  balance {balance}\n  server s 127.0.0.1:{port}\n"
+    return make_generation(parse_config(text), ())
+
+
+async def test_changes_of_a_slowed_namespace_are_held_back_without_its_data() -> None:
+    endpoint = FakeEndpoint(_tenant("roundrobin", 1))
+    result = await sync_endpoint(endpoint, _tenant("leastconn", 2), slowed=frozenset({"shop", "bank"}))
+    assert endpoint.calls == ["patch"]
+    assert (result.reloaded, result.operations) == (False, 1)
+    assert result.held[1:] == ("the namespace shop has caused many reloads",)
+    assert result.causes == result.affected == {"shop"}
+
+    result = await sync_endpoint(endpoint, _tenant("leastconn", 2), slowed=frozenset({"bank"}))
+    assert (result.reloaded, result.held) == (True, ())
+
+
+async def test_drift_that_needs_a_reload_does_not_wait_for_a_slowed_namespace() -> None:
+    endpoint = FakeEndpoint(_tenant("roundrobin", 1))
+    endpoint.report = DriftReport(found={"backend": 1}, reasons=("drift: backend app removed",))
+    desired, slowed = _tenant("leastconn", 1), frozenset({"shop"})
+    held = await sync_endpoint(endpoint, desired, verify=True, may_reload=False, slowed=slowed)
+    assert held.held
+    assert not held.affected <= slowed
+    assert (await sync_endpoint(endpoint, desired, verify=True, slowed=slowed)).reloaded
