@@ -147,7 +147,12 @@ class Site:
         config: dict[str, Any] = {
             "podSelector": {"matchLabels": {"app": "haproxy"}},
             "controller": {"leaderElection": {"leaseName": LEASE, **DURATIONS}},
-            "dataplane": {"kind": "agent", "port": 5555, "minDeploymentInterval": "100ms"},
+            "dataplane": {
+                "kind": "agent",
+                "port": 5555,
+                "minDeploymentInterval": "100ms",
+                "namespaceReloadInterval": "0s",
+            },
             "reconciler": {"debounceInterval": "100ms"},
             "templating": {
                 "extraContext": {
