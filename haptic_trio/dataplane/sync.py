@@ -25,7 +25,7 @@ from haptic_trio.dataplane.endpoint import (
 from haptic_trio.dataplane.operation_counts import count_operations
 from haptic_trio.dataplane.planner import Planner
 from haptic_trio.errors import HapticError
-from haptic_trio.haproxy.causes import NOBODY
+from haptic_trio.haproxy.causes import NOBODY, serves_others
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.capabilities import NEWEST
 from haptic_trio.haproxy.plan.operations import Plan
@@ -80,7 +80,8 @@ async def sync_endpoint(
     must_reload = running is None or bool(rejected)
     # Drift belongs to no namespace.
     affected = split.affected | NOBODY if report.reasons else split.affected
-    is_slowed = bool(split.causes) and affected <= slowed
+    # Where HAProxy serves one namespace alone, its reloads end no connections of others.
+    is_slowed = bool(split.causes) and affected <= slowed and serves_others(desired.config, affected)
     effective: Generation | None = None
     # If a reload is necessary anyway, it applies everything.
     if split.effective is not None and not rejected and not (report.reasons and may_reload):

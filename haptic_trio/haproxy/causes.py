@@ -1,9 +1,11 @@
 """Causes of a reload: the namespaces whose changes need it, by the names of sections and the origins of files."""
 
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from haptic_trio.chunked import Piece, changed_items
-from haptic_trio.haproxy.model import BY_LINE, AuxFile, FileChange, Section
+from haptic_trio.haproxy.model import BY_LINE, AuxFile, Config, FileChange, Section
 
 UNKNOWN: Final = ""
 """Stands for changes that belong to no known namespace, such as those of a frontend that all share."""
@@ -16,6 +18,15 @@ _SECOND: Final = frozenset({"frontend", "userlist"})
 def namespace_of_change(change: Section | FileChange) -> str:
     """Return the namespace whose objects have made *change*; `UNKNOWN` if none has, or several have."""
     return _of_section(change) if isinstance(change, Section) else _of_file(change)
+
+
+def serves_others(config: Config, namespaces: AbstractSet[str]) -> bool:
+    """Whether *config* has backends of a namespace that is not among *namespaces*."""
+    return any(found - namespaces - NOBODY for found in config.sections.summaries(_namespaces_of_backends))
+
+
+def _namespaces_of_backends(sections: Sequence[Section]) -> frozenset[str]:
+    return frozenset(_of_section(section) for section in sections if section.kind == "backend")
 
 
 def _of_section(section: Section) -> str:

@@ -227,9 +227,9 @@ async def test_drift_that_needs_a_load_is_loaded_and_compared_again() -> None:
     assert result.reasons == ("drift: backend app removed",)
 
 
-def _tenant(balance: str, port: int) -> Generation:
+def _tenant(balance: str, port: int, others: str = "backend bank_web_80\n") -> Generation:
     text = f"defaults\n  mode http\nbackend shop_web_80\n  balance {balance}\n  server s 127.0.0.1:{port}\n"
-    return make_generation(parse_config(text), ())
+    return make_generation(parse_config(text + others), ())
 
 
 async def test_changes_of_a_slowed_namespace_are_held_back_without_its_data() -> None:
@@ -241,6 +241,13 @@ async def test_changes_of_a_slowed_namespace_are_held_back_without_its_data() ->
     assert result.causes == result.affected == {"shop"}
 
     result = await sync_endpoint(endpoint, _tenant("leastconn", 2), slowed=frozenset({"bank"}))
+    assert (result.reloaded, result.held) == (True, ())
+
+
+@pytest.mark.parametrize("others", ["", "backend no-route\n", "backend gateway::shop_api_80\n"])
+async def test_a_namespace_without_others_is_not_held_back(others: str) -> None:
+    endpoint = FakeEndpoint(_tenant("roundrobin", 1, others))
+    result = await sync_endpoint(endpoint, _tenant("leastconn", 1, others), slowed=frozenset({"shop"}))
     assert (result.reloaded, result.held) == (True, ())
 
 
