@@ -54,12 +54,12 @@ def _open_lock(directory: Path) -> int:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = directory / "lock"
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as exc:
         if exc.errno != errno.EROFS:
             raise
         # A descriptor that may only be read can be locked, too.
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
 
 
 def _try_lock(descriptor: int) -> bool:
