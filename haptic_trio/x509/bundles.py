@@ -28,6 +28,8 @@ _CERTIFICATE: Final = frozenset({"CERTIFICATE", "TRUSTED CERTIFICATE", "X509 CER
 _HEAD_OF_CERTIFICATE: Final = re.compile(rf"-----BEGIN (?:{'|'.join(sorted(_CERTIFICATE))})-----")
 _LIST: Final = frozenset({"X509 CRL"})
 _MOST_BLOCKS: Final = 1_000
+_LONGEST_KNOWN: Final = 8_192
+"""Bytes of PEM up to which names are kept: a tenant may replace a certificate of a megabyte again and again."""
 
 
 class BundleError(ValueError):
@@ -142,9 +144,12 @@ def _in_form(number: int, block: bytes, labels: frozenset[str]) -> str:
     return certificate.public_bytes(Encoding.PEM).decode()
 
 
-@lru_cache(maxsize=20_000)
 def names_in(pem: bytes) -> frozenset[str] | None:
     """Return the names in the first certificate of *pem*, in lower case; None if it cannot be read."""
+    return _known_names(pem) if len(pem) <= _LONGEST_KNOWN else _names_in(pem)
+
+
+def _names_in(pem: bytes) -> frozenset[str] | None:
     try:
         certificate = x509.load_pem_x509_certificate(pem)
         names = {str(one.value) for one in certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)}
@@ -156,3 +161,6 @@ def names_in(pem: bytes) -> frozenset[str] | None:
     except UNREADABLE:
         return None
     return frozenset(name.lower() for name in names)
+
+
+_known_names: Final = lru_cache(maxsize=4_096)(_names_in)

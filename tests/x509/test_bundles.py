@@ -88,6 +88,15 @@ def test_names_are_those_of_the_first_certificate_in_lower_case() -> None:
     assert names_in(chain) == frozenset({"shop.example", "*.shop.example", "common.example"})
 
 
+def test_names_of_a_large_certificate_are_not_kept() -> None:
+    one, many = ((f"host-{number}.example" for number in range(count)) for count in (1, 1000))
+    small, large = (trustme.CA().issue_cert(*hosts).cert_chain_pems[0].bytes() for hosts in (one, many))
+
+    assert names_in(small) is names_in(small)
+    assert names_in(large) is not names_in(large)
+    assert len(names_in(large) or ()) == 1000
+
+
 def test_a_certificate_without_host_names_has_none() -> None:
     assert names_in(trustme.CA().issue_cert("127.0.0.1").cert_chain_pems[0].bytes()) == frozenset()
 

@@ -41,7 +41,7 @@ def test_no_reader_of_certificates_fails_for_an_unknown_version(pair: tuple[byte
     assert listener_certificates._find_fault(*encoded) == "certificate 1 cannot be read"
     assert listener_certificates.names_of({"data": {"tls.crt": encoded[0]}}) is None
     assert names_in(certificate) is None
-    assert expiry._expiry_of(certificate) is None
+    assert expiry._expiry_of(certificate.decode()) is None
     assert not can_staple(certificate.decode())
     with pytest.raises(EmitError, match="cannot be read"):
         AUTHORITIES["authorities"](certificate.decode())

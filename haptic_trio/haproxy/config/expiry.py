@@ -5,7 +5,6 @@ an old cross-signed root, which no client looks at.
 """
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from heapq import nsmallest
 from typing import Final
 
@@ -15,6 +14,7 @@ from cryptography import x509
 from haptic_trio.haproxy.config.certificates import PEM, crt_lists_of, names_of
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation
 from haptic_trio.x509.errors import UNREADABLE
+from haptic_trio.x509.verdicts import cached
 
 SOONEST: Final = 10
 """Number of certificates with their own series."""
@@ -63,8 +63,7 @@ def expiry_of(file: AuxFile) -> float | None:
     """Return when the certificate in *file* expires, in seconds since 1970; None if it holds no certificate."""
     if _MEMO not in file.memo:
         match = PEM.search(file.content)
-        # Only the certificate, so that the cache holds no private keys.
-        file.memo[_MEMO] = _expiry_of(match[0]) if match is not None else None
+        file.memo[_MEMO] = _expiry_of(match[0].decode(errors="surrogateescape")) if match is not None else None
     found: float | None = file.memo[_MEMO]
     return found
 
@@ -89,9 +88,9 @@ def _hosts(generation: Generation, times: Mapping[str, float]) -> Iterable[HostE
     return (HostExpiry(at, host) for host, at in first.items())
 
 
-@lru_cache(maxsize=20_000)
-def _expiry_of(pem: bytes) -> float | None:
+@cached(20_000)
+def _expiry_of(pem: str) -> float | None:
     try:
-        return x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()
+        return x509.load_pem_x509_certificate(pem.encode(errors="surrogateescape")).not_valid_after_utc.timestamp()
     except UNREADABLE:
         return None
