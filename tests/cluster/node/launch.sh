@@ -3,8 +3,6 @@
 #   launch.sh LAYERS HOSTNAME rw|ro DIRECTORY FILESYSTEM... -- [rw|ro SOURCE TARGET]... -- COMMAND...
 set -eu
 layers=$1 root=$1/root access=$3 directory=$4
-# By this the owner finds, after the end, whatever the container left running.
-readlink /proc/self/ns/mnt >"$layers/namespace"
 echo "$2" >/proc/sys/kernel/hostname
 shift 4
 mkdir "$layers/upper" "$layers/work" "$root"

@@ -86,6 +86,8 @@ class ContainerProcess:
     def __init__(self, process: trio.Process, layers: Path) -> None:
         self.process = process
         self._layers = layers
+        self._mounts: int | None = None
+        """Descriptor of its mount namespace: while it is open, no other namespace gets its number."""
 
     @classmethod
     async def start(cls, launch: Launch, namespace: int | None, layers: Path, log: Path) -> "ContainerProcess":
@@ -121,8 +123,10 @@ class ContainerProcess:
 
     async def wait_launched(self) -> None:
         """Wait until the process has its own files before it, or has ended."""
-        while True:
-            if self.process.poll() is not None or (self._layers / "launched").exists():
+        while self.process.poll() is None:
+            if (self._layers / "launched").exists():
+                with suppress(FileNotFoundError):
+                    self._mounts = os.open(f"/proc/{self.process.pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
                 return
             await trio.sleep(POLL_INTERVAL)
 
@@ -140,14 +144,16 @@ class ContainerProcess:
         """End what the first process left running, and remove its files; takes milliseconds, unless one cannot end."""
         self.send_signal(signal.SIGKILL)
         await self.process.wait()
-        while True:
-            left = self._left_running()
-            if not left:
-                break
-            for pid in left:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            await trio.sleep(POLL_INTERVAL)
+        try:
+            while left := self._left_running():
+                for pid in left:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                await trio.sleep(POLL_INTERVAL)
+        finally:
+            if self._mounts is not None:
+                os.close(self._mounts)
+                self._mounts = None
         await trio.to_thread.run_sync(partial(shutil.rmtree, self._layers, ignore_errors=True))
 
     def inside(self, argv: Sequence[str]) -> list[str]:
@@ -155,17 +161,17 @@ class ContainerProcess:
         return ["nsenter", f"--target={self.process.pid}", "--net", "--mount", "--uts", "--root", "--wd", *argv]
 
     def _left_running(self) -> list[int]:
-        try:
-            own = (self._layers / "namespace").read_text().strip()
-        except OSError:
+        if self._mounts is None:
             return []
+        own = os.fstat(self._mounts).st_ino
         return [
             int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal() and _mounts_of(entry) == own
         ]
 
 
-def _mounts_of(process: Path) -> str:
+def _mounts_of(process: Path) -> int:
+    """Return the number of the mount namespace of *process*; 0 if it has ended."""
     try:
-        return str((process / "ns/mnt").readlink())
+        return (process / "ns/mnt").stat().st_ino
     except OSError:
-        return ""
+        return 0
