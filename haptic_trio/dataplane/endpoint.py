@@ -120,7 +120,8 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
     causes: frozenset[str] = frozenset()
     """Namespaces of the changes that `reasons` or `held` are about; see `haptic_trio.haproxy.causes`."""
     affected: frozenset[str] = frozenset()
-    """Namespaces of all changes that wait for the reload, or that it has applied."""
+    """Namespaces of all changes that wait for the reload, or that it has applied; the empty one is among them if they
+    must not wait longer than the interval."""
     is_partial: bool = False
     """Whether the endpoint got only a part of the changes that need no reload; the next deployment continues."""
     operations: int = 0

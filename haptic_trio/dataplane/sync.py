@@ -78,10 +78,11 @@ async def sync_endpoint(
     reasons: tuple[str, ...] = (*rejected, *report.reasons, *split.reasons)
     held: tuple[str, ...] = ()
     must_reload = running is None or bool(rejected)
-    # Drift belongs to no namespace.
-    affected = split.affected | NOBODY if report.reasons else split.affected
-    # Where HAProxy serves one namespace alone, its reloads end no connections of others.
-    is_slowed = bool(split.causes) and affected <= slowed and serves_others(desired.config, affected)
+    affected = split.affected
+    # Drift belongs to no namespace. Where HAProxy serves one namespace alone, its reloads end no connections of others.
+    if report.reasons or (split.causes and not serves_others(desired.config, affected)):
+        affected |= NOBODY
+    is_slowed = bool(split.causes) and affected <= slowed
     effective: Generation | None = None
     # If a reload is necessary anyway, it applies everything.
     if split.effective is not None and not rejected and not (report.reasons and may_reload):

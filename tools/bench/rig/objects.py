@@ -131,11 +131,7 @@ def make_config(place: Place, intervals: Intervals, greeting: str) -> Resource:
             mode=intervals.mode, debounceInterval=intervals.debounce, runtimeInterval=intervals.runtime
         ),
         "dataplane": _given(
-            minDeploymentInterval=intervals.min_deployment,
-            # The cases reload more often than one namespace may.
-            namespaceReloadInterval="0s",
-            driftPreventionInterval="24h",
-            deploymentTimeout="5m",
+            minDeploymentInterval=intervals.min_deployment, driftPreventionInterval="24h", deploymentTimeout="5m"
         ),
         "templating": {
             "libraries": list(LIBRARIES),
