@@ -101,6 +101,7 @@ class _Server:
         """Those with a request in progress, which may be a session without an end, the longest first."""
         self._idle: dict[trio.CancelScope, None] = {}
         """Those between two requests, the one that has been idle longest first."""
+        self._groups = (self._new, self._idle, self._busy)
 
     async def serve_stream(self, transport: trio.SocketStream) -> None:
         """Serve one connection; raises nothing."""
@@ -118,16 +119,19 @@ class _Server:
 
     def _make_room(self) -> None:
         """Close the first connection of the largest group, so that no kind of flood keeps the clients of others out."""
-        groups = (self._new, self._idle, self._busy)
-        if sum(map(len, groups)) >= self._limits.connections:
-            largest: dict[trio.CancelScope, None] = max(groups, key=len)
+        if sum(map(len, self._groups)) >= self._limits.connections:
+            largest: dict[trio.CancelScope, None] = max(self._groups, key=len)
             first = next(iter(largest))
             self._take_out(first)
             first.cancel(reason="there are too many connections")
 
     def _take_out(self, scope: trio.CancelScope) -> bool:
         """Take *scope* out of its group; return whether it was in one."""
-        return [group.pop(scope, scope) for group in (self._new, self._idle, self._busy)].count(None) > 0
+        for group in self._groups:
+            if scope in group:
+                del group[scope]
+                return True
+        return False
 
     async def _serve(self, transport: trio.SocketStream, scope: trio.CancelScope) -> None:
         stream: trio.abc.Stream = transport
