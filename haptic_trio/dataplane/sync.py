@@ -25,7 +25,7 @@ from haptic_trio.dataplane.endpoint import (
 from haptic_trio.dataplane.operation_counts import count_operations
 from haptic_trio.dataplane.planner import Planner
 from haptic_trio.errors import HapticError
-from haptic_trio.haproxy.causes import NOBODY, serves_others
+from haptic_trio.haproxy.causes import UNATTRIBUTED, serves_others
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.capabilities import NEWEST
 from haptic_trio.haproxy.plan.operations import Plan
@@ -81,7 +81,7 @@ async def sync_endpoint(
     affected = split.affected
     # Drift belongs to no namespace. Where HAProxy serves one namespace alone, its reloads end no connections of others.
     if report.reasons or (split.causes and not serves_others(desired.config, affected)):
-        affected |= NOBODY
+        affected |= UNATTRIBUTED
     is_slowed = bool(split.causes) and affected <= slowed
     effective: Generation | None = None
     # If a reload is necessary anyway, it applies everything.
@@ -230,7 +230,9 @@ async def _with_moves(moving: _MovingServers, split: SplitPlan, desired: Generat
         return split._replace(effective=None, operations=())
     plan = await moving.planner.plan(running, target, moving.capabilities)
     if plan.reloads:
-        return SplitPlan(None, (), split.reasons or plan.reasons, causes=split.causes or plan.causes, affected=NOBODY)
+        return SplitPlan(
+            None, (), split.reasons or plan.reasons, causes=split.causes or plan.causes, affected=UNATTRIBUTED
+        )
     return split._replace(effective=target, operations=plan.operations)
 
 

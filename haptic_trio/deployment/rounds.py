@@ -15,7 +15,7 @@ import msgspec
 
 from haptic_trio.dataplane.endpoint import Endpoint, SyncResult
 from haptic_trio.deployment.reload_pacing import ReloadPacing
-from haptic_trio.haproxy.causes import NOBODY
+from haptic_trio.haproxy.causes import UNATTRIBUTED
 from haptic_trio.messages import DeploymentCompleted, DeploymentScheduled, Standing
 
 FIRST_PAUSE: Final = 1.0
@@ -139,7 +139,7 @@ class Rounds:
         if deployment.scheduled > self._reloaded:
             self._reloaded, self._counted = deployment.scheduled, frozenset()
         # One deployment counts once, on however many endpoints. What only accompanies other changes costs no reload.
-        fresh = causes - deployment.slowed - self._counted - NOBODY
+        fresh = causes - deployment.slowed - self._counted - UNATTRIBUTED
         self._counted |= fresh
         self._pacing.record(fresh, now)
 

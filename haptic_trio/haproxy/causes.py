@@ -9,7 +9,8 @@ from haptic_trio.haproxy.model import BY_LINE, AuxFile, Config, FileChange, Sect
 
 UNKNOWN: Final = ""
 """Stands for changes that belong to no known namespace, such as those of a frontend that all share."""
-NOBODY: Final = frozenset({UNKNOWN})
+UNATTRIBUTED: Final = frozenset({UNKNOWN})
+"""The namespaces of a change that belongs to no known one; no namespace is slowed down for it."""
 
 _SECOND: Final = frozenset({"frontend", "userlist"})
 """Kinds of sections whose names have the namespace second, after the library or the vendor of annotations."""
@@ -22,7 +23,7 @@ def namespace_of_change(change: Section | FileChange) -> str:
 
 def serves_others(config: Config, namespaces: AbstractSet[str]) -> bool:
     """Whether *config* has backends of a namespace that is not among *namespaces*."""
-    return any(found - namespaces - NOBODY for found in config.sections.summaries(_namespaces_of_backends))
+    return any(found - namespaces - UNATTRIBUTED for found in config.sections.summaries(_namespaces_of_backends))
 
 
 def _namespaces_of_backends(sections: Sequence[Section]) -> frozenset[str]:
@@ -42,7 +43,7 @@ def _of_section(section: Section) -> str:
 
 def _of_file(change: FileChange) -> str:
     files = [file for file in (change.running, change.desired) if file is not None]
-    known = {file.namespace for file in files} - NOBODY
+    known = {file.namespace for file in files} - UNATTRIBUTED
     if known or any(file.kind not in BY_LINE for file in files):
         # A file that was read from a disk has no namespace.
         return known.pop() if len(known) == 1 else UNKNOWN

@@ -11,7 +11,7 @@ which changes are applied before a reload.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from haptic_trio.haproxy.causes import NOBODY, namespace_of_change
+from haptic_trio.haproxy.causes import UNATTRIBUTED, namespace_of_change
 from haptic_trio.haproxy.config.maps import MapUse, find_map_use, has_entries
 from haptic_trio.haproxy.model import Directive, FileChange, FileKind, Generation, Section
 from haptic_trio.haproxy.plan.backends import add_backend, delete_backend
@@ -61,7 +61,7 @@ def make_plan(
     *diff* is the difference of the two configurations, if it is known. Never raises.
     """
     if running is None:
-        return Plan(reasons=(UNKNOWN_GENERATION,), causes=NOBODY, affected=NOBODY)
+        return Plan(reasons=(UNKNOWN_GENERATION,), causes=UNATTRIBUTED, affected=UNATTRIBUTED)
     if running.id == desired.id:
         return Plan()
     draft = _Draft()
@@ -102,7 +102,7 @@ class _Draft:
     def add_reason(self, reason: str) -> None:
         """Add a reason that stands for more than one change."""
         self.reasons.append(reason)
-        self.unknown = NOBODY
+        self.unknown = UNATTRIBUTED
 
 
 def count_servers(change: SectionChange | Section) -> int:

@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from haptic_trio.chunked import Paged, Splice, changed_items, differences, spliced
-from haptic_trio.haproxy.causes import NOBODY
+from haptic_trio.haproxy.causes import UNATTRIBUTED
 from haptic_trio.haproxy.config.servers import ServerSettings
 from haptic_trio.haproxy.model import (
     BY_LINE,
@@ -124,7 +124,7 @@ def split_plan(
     rest = make_plan(effective, desired, capabilities=capabilities, diff=chooser.without_untried(effective))
     if rest.reasons or changed > MAX_CHANGED_SERVERS or chooser.is_partial:
         if not rest.reasons and changed > MAX_CHANGED_SERVERS:
-            return SplitPlan(effective, ahead.operations, (TOO_MANY,), chooser.is_partial, NOBODY, NOBODY)
+            return SplitPlan(effective, ahead.operations, (TOO_MANY,), chooser.is_partial, UNATTRIBUTED, UNATTRIBUTED)
         return SplitPlan(effective, ahead.operations, rest.reasons, chooser.is_partial, rest.causes, rest.affected)
     return SplitPlan(desired, (*ahead.operations, *rest.operations), ())
 
