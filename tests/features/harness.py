@@ -55,14 +55,20 @@ class Site:
         (self.manifests / f"{name}.yaml").unlink()
 
     def write_config(self, **fields: Any) -> None:
-        """Write the ConfigMap: short intervals, any number of reloads, this site's port, and *fields* over that."""
+        """Write the ConfigMap: short intervals, any number of reloads, this site's port, and *fields* over that.
+
+        A None within a field leaves out a default, for a version that does not know it.
+        """
         config: dict[str, Any] = {
             "reconciler": {"debounceInterval": "20ms"},
             "dataplane": {"minDeploymentInterval": "20ms", "namespaceReloadInterval": "0s"},
             "templating": {"extraContext": {"httpPort": self.port, "bindAddress": "127.0.0.1"}},
         }
         for key, value in fields.items():
-            config[key] = {**config.get(key, {}), **value} if isinstance(value, dict) else value
+            merged = {**config.get(key, {}), **value} if isinstance(value, dict) else value
+            if isinstance(merged, dict):
+                merged = {name: field for name, field in merged.items() if field is not None}
+            config[key] = merged
         self.write_raw_config(json.dumps(config))
 
     def write_tls_config(self) -> None:

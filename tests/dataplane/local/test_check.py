@@ -27,6 +27,8 @@ from tests.support.processes.haproxy import BASE, answering, build_generation, m
 
 pytestmark = pytest.mark.process
 
+LIMIT = 120.0
+"""Seconds for a check that ends by itself: one of idle priority waits while others use the processors."""
 FRONTEND = f"{BASE}\nfrontend web\n    bind 127.0.0.1:1\n"
 BROKEN = build_generation(
     f'{FRONTEND}    http-request return status 200 content-type text/plain lf-string "%[src,map(/nosuchfetch)]"\n'
@@ -53,7 +55,7 @@ def left(root: Path) -> list[str]:
 
 @pytest.mark.haproxy
 async def test_a_valid_generation_with_files_is_accepted(root: Path, haproxy_binary: Path) -> None:
-    report = await check_config(haproxy_binary, mapping(1, {"a.example": "1"}), limit=10, root=root)
+    report = await check_config(haproxy_binary, mapping(1, {"a.example": "1"}), limit=LIMIT, root=root)
     assert report.warnings == ()
     assert report.seconds > 0
     assert not left(root)
@@ -62,7 +64,7 @@ async def test_a_valid_generation_with_files_is_accepted(root: Path, haproxy_bin
 @pytest.mark.haproxy
 async def test_a_rejection_names_the_rendered_line(root: Path, haproxy_binary: Path) -> None:
     with pytest.raises(ConfigRejectedError) as caught:
-        await check_config(haproxy_binary, BROKEN, limit=10, root=root)
+        await check_config(haproxy_binary, BROKEN, limit=LIMIT, root=root)
     problem = caught.value.problems[0]
     assert (problem.source, problem.line) == ("haproxy.cfg", BROKEN.text.count("\n"))
     assert "nosuchfetch" in str(caught.value)
@@ -76,7 +78,7 @@ async def test_warnings_are_reported_and_do_not_reject(root: Path, haproxy_binar
         "defaults\n    mode http\n    timeout client 1s\n\nfrontend web\n    bind 127.0.0.1:1\n"
         "    default_backend app\n\nbackend app\n    server one 127.0.0.1:2\n"
     )
-    report = await check_config(haproxy_binary, careless, limit=10, root=root, priority=Priority.IDLE)
+    report = await check_config(haproxy_binary, careless, limit=LIMIT, root=root, priority=Priority.IDLE)
     assert "timeout" in report.warnings[0].message
 
 
@@ -85,10 +87,10 @@ async def test_exceeded_memory_limit_is_not_a_rejection(root: Path, haproxy_bina
     greedy = build_generation(f"{FRONTEND}\nring log\n    size {1 << 30}\n")
 
     with pytest.raises(CheckMemoryError, match="more than 256 MiB"):
-        await check_config(haproxy_binary, greedy, limit=10, root=root, memory=256 << 20)
+        await check_config(haproxy_binary, greedy, limit=LIMIT, root=root, memory=256 << 20)
     with pytest.raises(ConfigRejectedError, match="nosuchfetch"):
-        await check_config(haproxy_binary, BROKEN, limit=10, root=root, memory=256 << 20)
-    await check_config(haproxy_binary, greedy, limit=10, root=root)
+        await check_config(haproxy_binary, BROKEN, limit=LIMIT, root=root, memory=256 << 20)
+    await check_config(haproxy_binary, greedy, limit=LIMIT, root=root)
 
 
 async def test_child_that_dies_of_its_limit_has_had_too_little_memory(root: Path, tmp_path: Path) -> None:
@@ -98,8 +100,8 @@ async def test_child_that_dies_of_its_limit_has_had_too_little_memory(root: Path
     limited = 'while [ "$(ulimit -v)" = unlimited ]; do :; done'
     poor = fake(tmp_path, f"{limited}\n[ $(ulimit -v) -gt 300000 ] || kill -SEGV $$")
     with pytest.raises(CheckMemoryError):
-        await check_config(poor, generation, limit=10, root=root, memory=256 << 20)
-    await check_config(poor, generation, limit=10, root=root, memory=512 << 20)
+        await check_config(poor, generation, limit=LIMIT, root=root, memory=256 << 20)
+    await check_config(poor, generation, limit=LIMIT, root=root, memory=512 << 20)
 
 
 @pytest.mark.parametrize("signal", ["SEGV", "BUS", "ABRT", "ILL", "FPE"])
@@ -110,7 +112,7 @@ async def test_a_check_that_crashes_twice_is_a_rejection(
     binary = fake(tmp_path, f"echo x >> {tmp_path}/fake.runs\nkill -{signal} $$")
 
     with pytest.raises(CheckCrashedError, match=f"HAProxy crashes on it .SIG{signal}"):
-        await check_config(binary, mapping(1, {}), limit=10, root=root, memory=memory)
+        await check_config(binary, mapping(1, {}), limit=LIMIT, root=root, memory=memory)
 
     assert (tmp_path / "fake.runs").read_text() == "x\nx\n"
 
@@ -118,14 +120,14 @@ async def test_a_check_that_crashes_twice_is_a_rejection(
 async def test_a_check_that_crashes_once_counts_for_nothing(root: Path, tmp_path: Path) -> None:
     once = fake(tmp_path, f"[ -e {tmp_path}/fake.runs ] && exit 0\n: > {tmp_path}/fake.runs\nkill -SEGV $$")
 
-    assert (await check_config(once, mapping(1, {}), limit=10, root=root)).warnings == ()
+    assert (await check_config(once, mapping(1, {}), limit=LIMIT, root=root)).warnings == ()
 
 
 async def test_errors_before_a_crash_are_reported(root: Path, tmp_path: Path) -> None:
     said = "[ALERT]    (1) : config : parsing [haproxy.cfg:3] : unknown keyword 'x' in 'frontend' section"
 
     with pytest.raises(CheckCrashedError, match="unknown keyword") as caught:
-        await check_config(fake(tmp_path, f'echo "{said}"\nkill -SEGV $$'), mapping(1, {}), limit=10, root=root)
+        await check_config(fake(tmp_path, f'echo "{said}"\nkill -SEGV $$'), mapping(1, {}), limit=LIMIT, root=root)
 
     assert caught.value.problems[0].line == 3
 
@@ -133,7 +135,7 @@ async def test_errors_before_a_crash_are_reported(root: Path, tmp_path: Path) ->
 @pytest.mark.parametrize("signal", ["KILL", "TERM", "INT", "USR1"])
 async def test_a_check_that_is_ended_from_outside_is_not_a_verdict(root: Path, tmp_path: Path, signal: str) -> None:
     with pytest.raises(CheckFailedError) as caught:
-        await check_config(fake(tmp_path, f"kill -{signal} $$"), mapping(1, {}), limit=10, root=root)
+        await check_config(fake(tmp_path, f"kill -{signal} $$"), mapping(1, {}), limit=LIMIT, root=root)
 
     assert not isinstance(caught.value, CheckMemoryError)
 
@@ -144,7 +146,7 @@ async def test_haproxy_crashes_without_leaving_a_core(root: Path, haproxy_binary
     crashing = build_generation(f"{FRONTEND}.if 1\n    http-request deny if {{ path -u }}\n.endif\n")
 
     with pytest.raises(CheckCrashedError, match="SIGSEGV"):
-        await check_config(haproxy_binary, crashing, limit=10, root=root)
+        await check_config(haproxy_binary, crashing, limit=LIMIT, root=root)
     assert not left(root)
     assert not list(Path.cwd().glob("core*"))
 
@@ -152,7 +154,7 @@ async def test_haproxy_crashes_without_leaving_a_core(root: Path, haproxy_binary
 @pytest.mark.haproxy
 async def test_a_missing_file_is_a_rejection(root: Path, haproxy_binary: Path) -> None:
     with pytest.raises(ConfigRejectedError, match=r"maps/host\.map"):
-        await check_config(haproxy_binary, build_generation(mapping(1, {}).text), limit=10, root=root)
+        await check_config(haproxy_binary, build_generation(mapping(1, {}).text), limit=LIMIT, root=root)
 
 
 @pytest.mark.haproxy
@@ -161,7 +163,7 @@ async def test_the_environment_is_not_visible(
 ) -> None:
     monkeypatch.setenv("HAPTIC_SECRET", "nosuchfetch")
     text = FRONTEND + '    http-request return status 200 content-type text/plain lf-string "%[${HAPTIC_SECRET-src}]"\n'
-    await check_config(haproxy_binary, build_generation(text), limit=10, root=root)
+    await check_config(haproxy_binary, build_generation(text), limit=LIMIT, root=root)
 
 
 async def test_a_check_that_takes_too_long_is_ended(root: Path) -> None:
@@ -172,7 +174,7 @@ async def test_a_check_that_takes_too_long_is_ended(root: Path) -> None:
 
 async def test_a_check_that_takes_too_much_cpu_time_is_ended(root: Path) -> None:
     with pytest.raises(CheckCostlyError, match=r"more than 0\.2 s of CPU time"):
-        await check_config(fake(root, "while :; do :; done"), answering(1, "x"), limit=60, root=root, most_cpu=0.2)
+        await check_config(fake(root, "while :; do :; done"), answering(1, "x"), limit=LIMIT, root=root, most_cpu=0.2)
     assert not left(root)
 
 
@@ -184,15 +186,15 @@ async def test_a_check_that_waits_takes_no_cpu_time(root: Path) -> None:
 
 async def test_an_accepted_generation_is_known_with_its_cpu_time(root: Path) -> None:
     binary = fake(root, "n=0; while [ $n -lt 100000 ]; do n=$((n+1)); done")
-    report = await check_config(binary, answering(1, "x"), limit=60, root=root)
+    report = await check_config(binary, answering(1, "x"), limit=LIMIT, root=root)
     assert report.cpu_seconds > 0.01
     with pytest.raises(CheckCostlyError):
-        await check_config(binary, answering(1, "x"), limit=60, root=root, most_cpu=report.cpu_seconds / 2)
+        await check_config(binary, answering(1, "x"), limit=LIMIT, root=root, most_cpu=report.cpu_seconds / 2)
 
 
 async def test_a_cancelled_check_leaves_nothing(root: Path) -> None:
     with trio.move_on_after(0.1) as scope:
-        await check_config(fake(root, "exec sleep 60"), answering(1, "x"), limit=60, root=root)
+        await check_config(fake(root, "exec sleep 60"), answering(1, "x"), limit=LIMIT, root=root)
     assert scope.cancelled_caught
     assert not left(root)
 
@@ -200,20 +202,20 @@ async def test_a_cancelled_check_leaves_nothing(root: Path) -> None:
 async def test_endless_output_is_cut(root: Path) -> None:
     size = 3 * OUTPUT_LIMIT
     with pytest.raises(ConfigRejectedError) as caught:
-        await check_config(fake(root, f"head -c {size} /dev/zero | tr '\\0' x; exit 1"), BROKEN, limit=10, root=root)
+        await check_config(fake(root, f"head -c {size} /dev/zero | tr '\\0' x; exit 1"), BROKEN, limit=LIMIT, root=root)
     assert len(str(caught.value)) <= OUTPUT_LIMIT
 
 
 async def test_a_binary_that_is_not_there_is_reported(root: Path) -> None:
     with pytest.raises(CheckFailedError):
-        await check_config(root / "nosuch", answering(1, "x"), limit=10, root=root)
+        await check_config(root / "nosuch", answering(1, "x"), limit=LIMIT, root=root)
     assert not left(root)
 
 
 async def test_a_path_outside_the_directory_is_rejected(root: Path) -> None:
     escaping = build_generation(BASE, [make_file(FileKind.FILE, "../escaped", "x")])
     with pytest.raises(UnsafePathError):
-        await check_config(fake(root, "exit 0"), escaping, limit=10, root=root)
+        await check_config(fake(root, "exit 0"), escaping, limit=LIMIT, root=root)
     assert not left(root)
 
 
@@ -225,21 +227,21 @@ def test_a_silent_failure_is_a_rejection_too() -> None:
 @pytest.mark.haproxy
 async def test_a_configuration_that_listens_nowhere_is_rejected_in_words(root: Path, haproxy_binary: Path) -> None:
     with pytest.raises(ConfigRejectedError, match="has no listener"):
-        await check_config(haproxy_binary, build_generation(BASE), limit=10, root=root)
+        await check_config(haproxy_binary, build_generation(BASE), limit=LIMIT, root=root)
 
 
 @pytest.mark.haproxy
 async def test_kept_directory_has_the_files_of_each_check(haproxy_binary: Path, root: Path) -> None:
     kept = CheckDirectory(root)
-    await check_config(haproxy_binary, mapping(1, {"kept.example": "1"}), limit=10, directory=kept)
+    await check_config(haproxy_binary, mapping(1, {"kept.example": "1"}), limit=LIMIT, directory=kept)
     [name] = left(root)
     path = root / name
     untouched = (path / "haproxy.cfg").stat().st_mtime_ns
-    await check_config(haproxy_binary, mapping(1, {"kept.example": "2"}), limit=10, directory=kept)
+    await check_config(haproxy_binary, mapping(1, {"kept.example": "2"}), limit=LIMIT, directory=kept)
     assert (path / "maps/host.map").read_text().split() == ["kept.example", "2"]
     assert (path / "haproxy.cfg").stat().st_mtime_ns == untouched
     with pytest.raises(ConfigRejectedError):
-        await check_config(haproxy_binary, build_generation(mapping(1, {}).text), limit=10, directory=kept)
+        await check_config(haproxy_binary, build_generation(mapping(1, {}).text), limit=LIMIT, directory=kept)
     assert not (path / "maps/host.map").exists()
     kept.remove()
     assert not left(root)
@@ -265,7 +267,7 @@ async def test_what_a_binary_has_accepted_it_is_not_asked_again(haproxy_binary: 
     binary.symlink_to(haproxy_binary)
     generation = mapping(1, {"accepted.example": "1"})
     assert find_acceptance(binary, generation) is None
-    report = await check_config(binary, generation, limit=10, root=root)
+    report = await check_config(binary, generation, limit=LIMIT, root=root)
     assert find_acceptance(binary, generation) is report
     # What is at the path now is another one, and would fail.
     binary.unlink()
@@ -273,7 +275,7 @@ async def test_what_a_binary_has_accepted_it_is_not_asked_again(haproxy_binary: 
     binary.chmod(0o755)
     assert find_acceptance(binary, generation) is None
     with pytest.raises(ConfigRejectedError):
-        await check_config(binary, generation, limit=10, root=root)
+        await check_config(binary, generation, limit=LIMIT, root=root)
 
 
 def test_a_file_gives_way_to_a_folder_of_its_name(root: Path) -> None:

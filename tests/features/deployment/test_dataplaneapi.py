@@ -100,7 +100,7 @@ async def test_apis_follow_the_manifests_and_what_others_change_is_put_right(
             await until(lambda: addresses_of(one) == addresses_of(two) == {9101})
             loads = one.loads, two.loads
             # A real HAProxy finds its files where the API has them.
-            await run_check(haproxy_binary, [lay_out(one, directory)], limit=20)
+            await run_check(haproxy_binary, [lay_out(one, directory)], limit=120)
 
             # An endpoint more, and another instead of the first: neither takes a reload.
             site.write_service("web", 9101, 9102)

@@ -91,7 +91,8 @@ async def test_former_version_of_one_side_works_with_this_version_of_the_other(
     authority = Authority(instance_root / "tls")
     log = instance_root / "controller.log"
     # Nothing but the agent's events may lead to a deployment here.
-    config = {"dataplane": {"kind": "agent", "driftPreventionInterval": "1h"}}
+    # The former version has no pacing of reloads, and refuses its setting.
+    config = {"dataplane": {"kind": "agent", "driftPreventionInterval": "1h", "namespaceReloadInterval": None}}
     site.write_config(**config)
     agents, controllers = (former, None) if part == "agent" else (None, former)
     with trio.fail_after(LIMIT):

@@ -67,7 +67,7 @@ def built(extra: str = "", *, count: int = 50, head: str = HEAD, files: list[Aux
 
 async def is_accepted(binary: Path, generation: Generation) -> bool:
     try:
-        await check_config(binary, generation, limit=20)
+        await check_config(binary, generation, limit=120)
     except ConfigRejectedError:
         return False
     return True
