@@ -14,8 +14,10 @@ from haptic_trio.errors import Problem
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.heartbeat import ProgressMade as ProgressMade
 from haptic_trio.httpstore.events import HttpContentAccepted as HttpContentAccepted
+from haptic_trio.httpstore.events import HttpContentChanged as HttpContentChanged
 from haptic_trio.httpstore.events import HttpContentRejected as HttpContentRejected
 from haptic_trio.httpstore.events import HttpFetched as HttpFetched
+from haptic_trio.k8s.reflector import IndexSynchronized as IndexSynchronized
 from haptic_trio.k8s.reflector import ResourceChanged as ResourceChanged
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.templating.values.subjects import ObjectWarning
@@ -71,18 +73,6 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True):
     render: float = 0.0
     parse: float = 0.0
     check: float = 0.0
-
-
-class IndexSynchronized(msgspec.Struct, frozen=True, kw_only=True):
-    """The first list of every watched kind is in its store."""
-
-    counts: dict[str, int]
-
-
-class HttpContentChanged(msgspec.Struct, frozen=True, kw_only=True):
-    """Fetched contents changed. They are pending until a configuration with them is valid."""
-
-    urls: tuple[str, ...]
 
 
 class DriftSuspected(msgspec.Struct, frozen=True, kw_only=True):
@@ -267,7 +257,8 @@ class InstanceOperationFailed(msgspec.Struct, frozen=True, kw_only=True):
     instance: str
     group: str
     error: str
-    is_repeated: bool = False  # another instance of the group failed for the same reason a short time ago
+    is_repeated: bool = False
+    """Whether another instance of the group failed for the same reason a short time ago."""
 
 
 class DeploymentScheduled(msgspec.Struct, frozen=True, kw_only=True):
@@ -279,7 +270,8 @@ class DeploymentScheduled(msgspec.Struct, frozen=True, kw_only=True):
     why: DeploymentReason
     may_reload: bool = True
     """False: endpoints apply the changes that need no reload, and hold back the others."""
-    slowed: frozenset[str] = frozenset()  # namespaces whose changes alone reload no endpoint now
+    slowed: frozenset[str] = frozenset()
+    """Namespaces whose changes alone reload no endpoint now."""
     checked: Generation | None = None
     scheduled: float = 0.0
     started: float = 0.0
@@ -321,18 +313,21 @@ class InstanceFailed(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class DeploymentState(msgspec.Struct, frozen=True, kw_only=True):
     """State of all deployments, complete in each message; a deployment is named by the clock time of its schedule."""
 
     held: tuple[str, ...] = ()
     """Endpoints that hold back a change because they may not reload."""
     reloaded: float = -math.inf
     """The newest deployment that has reloaded an endpoint."""
-    open: tuple[float, ...] = ()  # deployments that may reload and are not completed yet
-    begun: float = -math.inf  # the newest deployment that has started
+    open: tuple[float, ...] = ()
+    """Deployments that may reload and are not completed yet."""
+    begun: float = -math.inf
+    """The newest deployment that has started."""
     paused: tuple[tuple[str, float], ...] = ()
     """Endpoints that failed to apply what they hold back, or hold it back as slowed, each with the next attempt."""
-    slowed: tuple[tuple[str, float], ...] = ()  # namespaces whose changes alone reload no endpoint until these times
+    slowed: tuple[tuple[str, float], ...] = ()
+    """Namespaces whose changes alone reload no endpoint until these times."""
 
 
 class DeploymentCompleted(msgspec.Struct, frozen=True, kw_only=True):
@@ -347,8 +342,13 @@ class DeploymentCompleted(msgspec.Struct, frozen=True, kw_only=True):
     is_continued: bool = False
     """Whether the newer deployment of such an endpoint belongs to the same reconciliation."""
     seconds: float
-    standing: Standing = Standing()
+    state: DeploymentState = DeploymentState()
     started: float = 0.0
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every endpoint runs the whole generation."""
+        return not (self.failed or self.superseded or self.state.held)
 
 
 class LeadershipChanged(msgspec.Struct, frozen=True, kw_only=True):

@@ -136,7 +136,7 @@ async def run_deployer(
         _settle(queue, name, result)
         now = trio.current_time()
         await complete(rounds.fail(target, now) if result is None else rounds.succeed(target, result, now))
-        _publish_standing(completed, rounds)
+        _publish_state(completed, rounds)
 
     with deployments, cycles:
         async with trio.open_nursery() as nursery:
@@ -238,11 +238,11 @@ async def _wait_newer(newest: Latest[Generation], known: Generation) -> Generati
             return generation
 
 
-def _publish_standing(completed: Latest[DeploymentCompleted], rounds: Rounds) -> None:
-    """Publish the standing after a retry: a retry belongs to no round and completes none."""
+def _publish_state(completed: Latest[DeploymentCompleted], rounds: Rounds) -> None:
+    """Publish the state after a retry: a retry belongs to no round and completes none."""
     newest = completed.value
-    if newest is not None and newest.standing != rounds.standing:
-        completed.put(msgspec.structs.replace(newest, standing=rounds.standing))
+    if newest is not None and newest.state != rounds.state:
+        completed.put(msgspec.structs.replace(newest, state=rounds.state))
 
 
 def _is_known(endpoint: Endpoint, endpoints: Latest[EndpointsDiscovered]) -> bool:

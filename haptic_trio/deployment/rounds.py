@@ -16,7 +16,7 @@ import msgspec
 from haptic_trio.dataplane.endpoint import Endpoint, SyncResult
 from haptic_trio.deployment.reload_pacing import ReloadPacing
 from haptic_trio.haproxy.causes import UNATTRIBUTED
-from haptic_trio.messages import DeploymentCompleted, DeploymentScheduled, Standing
+from haptic_trio.messages import DeploymentCompleted, DeploymentScheduled, DeploymentState
 
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
@@ -50,7 +50,7 @@ class _Round:
         self.superseded: list[str] = []
         self.is_continued = False
 
-    def completed(self, now: float, standing: Standing) -> DeploymentCompleted:
+    def completed(self, now: float, state: DeploymentState) -> DeploymentCompleted:
         return DeploymentCompleted(
             correlation=self.deployment.correlation,
             generation=self.deployment.generation.id,
@@ -59,7 +59,7 @@ class _Round:
             superseded=tuple(sorted(self.superseded)),
             is_continued=self.is_continued,
             seconds=now - self.began,
-            standing=standing,
+            state=state,
             started=self.deployment.started,
         )
 
@@ -197,18 +197,18 @@ class Rounds:
     def _close(self, now: float) -> list[DeploymentCompleted]:
         done = [number for number, current in self._rounds.items() if not current.outstanding]
         ended = [self._rounds.pop(number) for number in done]
-        return [one.completed(now, self.standing) for one in ended]
+        return [one.completed(now, self.state) for one in ended]
 
     @property
-    def standing(self) -> Standing:
-        """Standing of all deployments."""
+    def state(self) -> DeploymentState:
+        """State of all deployments."""
         slowed = dict(self._pacing.holds)
         paused = {name: setback.until for name, setback in self._setbacks.items()}
         for name, result in self._held.items():
             if result.affected and result.affected <= slowed.keys():
                 ready = min(slowed[namespace] for namespace in result.affected)
                 paused[name] = max(ready, paused.get(name, ready))
-        return Standing(
+        return DeploymentState(
             held=tuple(sorted(self._held)),
             reloaded=self._reloaded,
             open=tuple(

@@ -37,9 +37,9 @@ from haptic_trio.messages import (
     DeploymentCompleted,
     DeploymentReason,
     DeploymentScheduled,
+    DeploymentState,
     EndpointsDiscovered,
     Reason,
-    Standing,
     ValidationFailed,
 )
 
@@ -93,8 +93,8 @@ class Schedule:
         self._endpoints: Mapping[str, Endpoint] = {}
         # Endpoints that appeared since the last deployment: they serve nothing until they have a configuration.
         self._new: set[str] = set()
-        self._standing = Standing()
-        # Starts of deployments that may reload and that the standing does not include yet.
+        self._state = DeploymentState()
+        # Starts of deployments that may reload and that the state does not include yet.
         self._allowed: set[float] = set()
         # Start or end of the last deployment, whichever is later. Counts without the fast lane only.
         self._last = -inf
@@ -131,9 +131,9 @@ class Schedule:
                 self._new &= self._endpoints.keys()
             case DeploymentCompleted():
                 self._last = max(self._last, now)
-                self._standing = message.standing
-                self._allowed = {start for start in self._allowed if start > message.standing.begun}
-                if not (message.standing.held or message.failed or message.superseded):
+                self._state = message.state
+                self._allowed = {start for start in self._allowed if start > message.state.begun}
+                if message.is_complete:
                     self._taken, self._taken_by = message.generation, message.correlation
             case Compared():
                 self._compared, self._is_comparing = message, False
@@ -171,13 +171,13 @@ class Schedule:
             return None
         if self._why is not None and (is_open or self._why is DeploymentReason.PREPARED):
             return -inf if self._fast_lane else self._last + self._interval
-        held = self._endpoints.keys() & set(self._standing.held)
+        held = self._endpoints.keys() & set(self._state.held)
         if self._valid is None or not held or not is_open or self._awaits_check():
             return None
-        paused = dict(self._standing.paused)
+        paused = dict(self._state.paused)
         ready = min(paused.get(name, -inf) for name in held)
         # Deployments that may reload and are not completed will change which endpoints hold back a part.
-        outstanding = max((*self._standing.open, *self._allowed), default=-inf)
+        outstanding = max((*self._state.open, *self._allowed), default=-inf)
         return max(self._reload_due(), outstanding + PATIENCE, ready)
 
     def comparison(self, now: float) -> tuple[Generation, Generation] | None:
@@ -201,7 +201,7 @@ class Schedule:
     def _may_reload(self, now: float) -> bool:
         """Whether the interval and the pauses of the endpoints permit a reload now."""
         # Without permission they report whether there is anything to reload for besides what they are paused for.
-        paused = {name for name, until in self._standing.paused if until > now}
+        paused = {name for name, until in self._state.paused if until > now}
         return (
             self._valid is not None and self._reload_due() <= now and not self._endpoints.keys() - self._new <= paused
         )
@@ -227,7 +227,7 @@ class Schedule:
         return known.mixed if is_current else None
 
     def _reload_due(self) -> float:
-        return max(self._standing.reloaded, *self._standing.open, *self._allowed, -inf) + self._interval
+        return max(self._state.reloaded, *self._state.open, *self._allowed, -inf) + self._interval
 
     def start(self, now: float) -> DeploymentScheduled:
         """Start the deployment that is due, and return it. `comparison` must have returned None at *now*."""
@@ -301,7 +301,7 @@ class Schedule:
             endpoints=tuple(self._endpoints[name] for name in sorted(names)),
             why=why,
             may_reload=may_reload,
-            slowed=frozenset(name for name, until in self._standing.slowed if until > now),
+            slowed=frozenset(name for name, until in self._state.slowed if until > now),
             checked=checked if checked is not generation else None,
             scheduled=now,
             started=message.started,

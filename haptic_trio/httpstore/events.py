@@ -19,6 +19,12 @@ class HttpFetched(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
 
 
+class HttpContentChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """Fetched contents changed. They are pending until a configuration with them is valid."""
+
+    urls: tuple[str, ...]
+
+
 class HttpContentAccepted(msgspec.Struct, frozen=True, kw_only=True):
     """A configuration with a fetched content is valid."""
 

@@ -16,6 +16,12 @@ SLICE: Final = 200
 """Objects that are taken in before other tasks run: a few milliseconds."""
 
 
+class IndexSynchronized(msgspec.Struct, frozen=True, kw_only=True):
+    """The first list of every watched kind is in its store."""
+
+    counts: dict[str, int]
+
+
 class ResourceChanged(msgspec.Struct, frozen=True, kw_only=True):
     """Objects of one watched kind changed, and the stores contain the change."""
 

@@ -138,6 +138,6 @@ async def _wait_turn(
             newest = candidates.value
             assert newest is not None
             if results.correlation == newest.message.correlation and (
-                results.failed or (results.standing.held and not await only_data(last_valid, newest.generation))
+                results.failed or (results.state.held and not await only_data(last_valid, newest.generation))
             ):
                 return

@@ -227,7 +227,7 @@ def _runs_everywhere(completed: DeploymentCompleted | None, valid: ConfigValidat
     if not valid.is_deployed and completed.correlation != valid.correlation:
         # Its own deployment is outstanding: suspected drift, for example, deploys a generation again.
         return False
-    return not (completed.failed or completed.superseded or completed.standing.held)
+    return completed.is_complete
 
 
 def _validated_again(valid: ConfigValidated, prepared: ConfigPrepared, *, is_deployed: bool) -> ConfigValidated:

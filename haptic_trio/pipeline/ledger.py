@@ -114,7 +114,7 @@ class CycleLedger:
 
 
 def _is_held(event: DeploymentCompleted) -> bool:
-    return any(result.endpoint in event.standing.held for result in event.results)
+    return any(result.endpoint in event.state.held for result in event.results)
 
 
 def _outcome_of(event: DeploymentCompleted) -> Outcome:

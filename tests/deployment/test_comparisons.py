@@ -14,10 +14,10 @@ from haptic_trio.messages import (
     ConfigValidated,
     DeploymentCompleted,
     DeploymentScheduled,
+    DeploymentState,
     EndpointsDiscovered,
     Phases,
     Reason,
-    Standing,
     ValidationFailed,
 )
 from tests.support.components.endpoints import MemoryEndpoint, generation
@@ -101,7 +101,7 @@ class Rig:
                 results=(),
                 failed=(),
                 seconds=0,
-                standing=Standing(held=("one",) if held else (), begun=one.scheduled),
+                state=DeploymentState(held=("one",) if held else (), begun=one.scheduled),
             )
         )
         return one.generation.text.strip("# \n"), one.may_reload, trio.current_time()

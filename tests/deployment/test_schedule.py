@@ -14,10 +14,10 @@ from haptic_trio.messages import (
     ConfigValidated,
     DeploymentCompleted,
     DeploymentScheduled,
+    DeploymentState,
     EndpointsDiscovered,
     Phases,
     Reason,
-    Standing,
     ValidationFailed,
 )
 from tests.support.components.endpoints import MemoryEndpoint, generation
@@ -113,7 +113,7 @@ class World:
                 results=tuple(results),
                 failed=(),
                 seconds=0,
-                standing=Standing(
+                state=DeploymentState(
                     held=tuple(sorted(self.held)), reloaded=max(self.reloads, default=-1e9), begun=deployment.scheduled
                 ),
             ),
@@ -336,7 +336,7 @@ def test_endpoint_that_holds_back_is_asked_once_for_each_deployment_that_may_rel
         results=(),
         failed=(),
         seconds=0,
-        standing=Standing(held=("a",), begun=1),
+        state=DeploymentState(held=("a",), begun=1),
     )
     schedule.take(held, 2)
     assert (due := schedule.due()) is not None

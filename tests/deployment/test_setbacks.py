@@ -222,7 +222,7 @@ def failing(rounds: Rounds, times: int, held: tuple[str, ...]) -> Callable[[], f
             else:
                 result = SyncResult(endpoint="a", changed=False, reloaded=False, held=held)
                 rounds.succeed(target, result, 100.0)
-    return lambda: dict(rounds.standing.paused).get("a", 0.0)
+    return lambda: dict(rounds.state.paused).get("a", 0.0)
 
 
 @pytest.mark.parametrize(("times", "pause"), [(1, 1.0), (2, 2.0), (3, 4.0), (7, 60.0), (2_000, 60.0)])

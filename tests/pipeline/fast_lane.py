@@ -12,10 +12,10 @@ from haptic_trio.messages import (
     ConfigPrepared,
     ConfigValidated,
     DeploymentCompleted,
+    DeploymentState,
     Phases,
     Reason,
     ReconcileTriggered,
-    Standing,
     ValidationFailed,
 )
 from haptic_trio.pipeline.coordinator import FastLane, run_coordinator
@@ -177,6 +177,6 @@ class Rig:
                 results=(),
                 failed=failed,
                 seconds=0,
-                standing=Standing(held=held),
+                state=DeploymentState(held=held),
             )
         )

@@ -9,13 +9,13 @@ from haptic_trio.messages import (
     ConfigPrepared,
     ConfigValidated,
     DeploymentCompleted,
+    DeploymentState,
     LeadershipChanged,
     Outcome,
     Phases,
     Reason,
     ReconcileCompleted,
     ReconcileTriggered,
-    Standing,
     ValidationFailed,
 )
 from haptic_trio.pipeline.ledger import CycleLedger, run_ledger
@@ -156,7 +156,7 @@ def test_cycle_ends_with_the_deployment_of_its_data_before_it_is_known_to_be_val
 
 def test_cycle_goes_on_while_endpoints_hold_back_some_of_it() -> None:
     ledger = CycleLedger(is_leader=True)
-    held = msgspec.structs.replace(completed("a"), standing=Standing(held=("e",)))
+    held = msgspec.structs.replace(completed("a"), state=DeploymentState(held=("e",)))
 
     ended = feed(ledger, triggered("a"), prepared("a"), held, validated("a"), completed("a"))
 

@@ -102,5 +102,5 @@ def message_types() -> list[type[msgspec.Struct]]:
         if isinstance(value, type)
         and issubclass(value, msgspec.Struct)
         and value.__module__ in {m.__name__, events.__name__, heartbeat.__name__, reflector.__name__}
-        and value not in {m.Phases, m.Standing}
+        and value not in {m.Phases, m.DeploymentState}
     ]
