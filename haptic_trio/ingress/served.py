@@ -340,6 +340,8 @@ def _split(text: str) -> list[str]:
 def _hosts_in(ingress: Any) -> list[str]:
     """Return the hosts that *ingress* may serve, for whichever libraries of annotations are loaded."""
     hosts = [normal_host(text_of(rule, "host")) or ANY for rule in items_of(ingress, "spec", "rules")]
+    if not hosts and dig(ingress, "spec", "defaultBackend"):
+        hosts.append(ANY)
     annotations = dig(ingress, "metadata", "annotations")
     for name, value in annotations.items() if isinstance(annotations, Mapping) else ():
         ending = name.rpartition("/")[2]
@@ -347,8 +349,6 @@ def _hosts_in(ingress: Any) -> list[str]:
             hosts += _split(value)
         elif ending == _PARTNER:
             hosts += [partner_of(host) for host in hosts if host != ANY]
-    if not hosts and dig(ingress, "spec", "defaultBackend"):
-        hosts.append(ANY)
     hosts += [host for listed, _ in tls_of(ingress) for host in listed]
     known = dict.fromkeys(hosts)
     return [*known, *dict.fromkeys(wildcard_of(host)[1:] for host in known if wildcard_of(host))]

@@ -1,13 +1,30 @@
 """Hosts, paths and certificates of one Ingress: they take time and memory in proportion to its size."""
 
 import tracemalloc
+from typing import Any
 
-from haptic_trio.ingress.served import MOST_PAIRS, Served, Vendors, has_too_many_aliases, served_by, unused_certificates
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haptic_trio.ingress.served import (
+    COMPUTED_KEYS,
+    HOSTS_INDEX,
+    MOST_PAIRS,
+    Served,
+    Vendors,
+    has_too_many_aliases,
+    served_by,
+    unused_certificates,
+)
 from haptic_trio.k8s.resource import Resource
-from tests.support.kubernetes import ingress, path, rule
+from tests.support.kubernetes import ingress, path, rule, service_backend
 
 ALIAS = "nginx.ingress.kubernetes.io/server-alias"
-VENDORS = Vendors({"nginx": {"prefix": "nginx.ingress.kubernetes.io/", "known": ["server-alias"]}})
+PREFIX = "nginx.ingress.kubernetes.io/"
+NAMES = ["server-alias", "redirect-from", "from-to-www-redirect"]
+VENDORS = Vendors({"nginx": {"prefix": PREFIX, "known": ["server-alias"]}})
+ALL = Vendors({"nginx": {"prefix": PREFIX, "known": NAMES}})
+HOSTS = st.sampled_from(["a.test", "www.a.test", "b.a.test", "*.a.test", "c.test"])
 SIDE = int(MOST_PAIRS**0.5)
 
 
@@ -25,6 +42,22 @@ def with_secrets(hosts: int, secrets: int) -> Resource:
 
 def served(one: Resource) -> Served:
     return served_by(one, VENDORS)
+
+
+@given(
+    st.lists(st.none() | HOSTS, max_size=2),
+    st.dictionaries(st.sampled_from([PREFIX + name for name in NAMES]), HOSTS | st.just("true")),
+    st.lists(HOSTS, max_size=2),
+    st.fixed_dictionaries({}, optional={"defaultBackend": st.just(service_backend("web"))}),
+)
+def test_an_ingress_is_found_by_each_host_that_it_serves(
+    hosts: list[str | None], annotations: dict[str, str], secured: list[str], more: dict[str, Any]
+) -> None:
+    rules = (rule(host, path("/", "web")) for host in hosts)
+    one = ingress("a", *rules, annotations=annotations, tls=[{"hosts": secured}], **more)
+    found = served_by(one, ALL)
+
+    assert {*found.routes, *found.certificates} <= {*COMPUTED_KEYS[HOSTS_INDEX].find(one)}
 
 
 def test_each_alias_has_all_paths() -> None:

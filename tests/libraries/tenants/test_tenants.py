@@ -146,6 +146,17 @@ def test_older_rules_for_every_host_that_are_not_allowed_take_none_from_those_th
     assert site.reasons == {("Ingress attacker/evil", "HostTaken")}
 
 
+@pytest.mark.parametrize("annotation", [NGINX + "server-alias", HI + "server-alias", HI + "redirect-from"])
+def test_a_default_backend_stays_with_the_older_ingress_whatever_hosts_its_annotations_name(annotation: str) -> None:
+    default = victim(defaultBackend=service_backend("web"), annotations={annotation: "a.example.com"})
+
+    found = routes(default, evil(rule(None, path("/", "web", kind="Exact"))))
+    assert found["prefix *|"] == "victim"
+    assert "exact *|/" not in found
+    other = evil(defaultBackend=service_backend("web"))
+    assert routes(default, other, hostOwnership="namespace")["prefix *|"] == "victim"
+
+
 @pytest.mark.parametrize("older", [1, 25])
 def test_a_host_can_belong_to_one_namespace_as_a_whole(older: int) -> None:
     own = victim(rule(HOST, path("/shop", "web")), rule("b.example.com", path("/", "web")), age=older)
