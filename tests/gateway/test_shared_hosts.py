@@ -71,6 +71,31 @@ def test_routes_of_a_wider_listener_serve_no_path_of_a_listeners_host(tmp_path: 
         assert [who(port, host, "/other") for host in (HOST.replace("shop", "x"), "x.example.org")] == ["wide", "every"]
 
 
+@pytest.mark.parametrize(("other", "own"), [("/%61dmin", "/admin"), ("/admin", "/%61dmin"), ("/a%26b", "/a&b")])
+@pytest.mark.parametrize("kind", ["PathPrefix", "Exact"])
+def test_an_older_route_with_another_spelling_of_a_path_takes_only_requests_that_it_matches(
+    tmp_path: Path, kind: str, other: str, own: str
+) -> None:
+    port = free_port()
+    routes = [
+        to("older", {"path": {"type": kind, "value": other}, "headers": [{"name": "x", "value": "older"}]}),
+        to("guard", {"path": {"type": kind, "value": own}}, namespace="victim", day=5),
+        to("rest", prefix("/"), namespace="victim", day=5),
+    ]
+
+    with served(tmp_path, port, gateway("gw", listener("all", port)), *routes):
+        assert [who(port, HOST, path) for path in (own, other)] == ["guard", "guard"]
+        assert [who(port, HOST, path, x="older") for path in (own, other)] == ["older", "older"]
+
+
+def test_spellings_are_paths_of_their_own_if_paths_are_not_normalised(tmp_path: Path) -> None:
+    port = free_port()
+    routes = [to("one", prefix("/%61dmin")), to("other", prefix("/admin"), day=5), to("rest", prefix("/"), day=5)]
+
+    with served(tmp_path, port, gateway("gw", listener("all", port)), *routes, normalizePaths=False):
+        assert [who(port, HOST, path) for path in ("/%61dmin", "/admin", "/%41dmin")] == ["one", "other", "rest"]
+
+
 def test_an_ingress_and_a_route_of_one_host_have_ports_of_their_own(tmp_path: Path) -> None:
     port, http = free_port(), free_port()
     own = ingress("own", ingress_rule(HOST, ingress_path("/api", "web")), namespace="own")

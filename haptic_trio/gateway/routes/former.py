@@ -56,6 +56,7 @@ class FormerEntries(msgspec.Struct, frozen=True):
     kind: str
     path_kind: str
     controller: str
+    normalizes: bool
     keys: tuple[str, ...]
     """Of its lines."""
 
@@ -64,7 +65,8 @@ class FormerEntries(msgspec.Struct, frozen=True):
         lines = [line for line in text.split("\n") if line]
         if len(lines) != len(self.keys):
             return None
-        found = routing.entries(self.route, ROUTE_KINDS[self.kind], self.path_kind, lookups, self.controller)
+        kind = ROUTE_KINDS[self.kind]
+        found = routing.entries(self.route, kind, self.path_kind, lookups, self.controller, normalizes=self.normalizes)
         values = {entry.key: entry.value for entry in found}
         revised = []
         for line, key in zip(lines, self.keys, strict=True):

@@ -44,16 +44,34 @@ class GatewayFunctions:
     __slots__ = ()
 
     def exact_paths(
-        self, route: Resource, kind: str, resources: Lookups, controller: str, is_rejected: bool = False
+        self,
+        route: Resource,
+        kind: str,
+        resources: Lookups,
+        controller: str,
+        is_rejected: bool = False,
+        normalizes: bool = True,
     ) -> list[routing.Entry]:
-        """Return the entries of *route* in the map of exact paths; if it *is_rejected*, those that keep its paths."""
-        return _entries(route, kind, EXACT, resources, controller, is_rejected=is_rejected)
+        """Return the entries of *route* in the map of exact paths; if it *is_rejected*, those that keep its paths.
+
+        With *normalizes*, all spellings of a path have one entry.
+        """
+        return _entries(route, kind, EXACT, resources, controller, normalizes=normalizes, is_rejected=is_rejected)
 
     def prefixes(
-        self, route: Resource, kind: str, resources: Lookups, controller: str, is_rejected: bool = False
+        self,
+        route: Resource,
+        kind: str,
+        resources: Lookups,
+        controller: str,
+        is_rejected: bool = False,
+        normalizes: bool = True,
     ) -> list[routing.Entry]:
-        """Return the entries of *route* in the map of path prefixes; if it *is_rejected*, those that keep its paths."""
-        return _entries(route, kind, PREFIX, resources, controller, is_rejected=is_rejected)
+        """Return the entries of *route* in the map of path prefixes; if it *is_rejected*, those that keep its paths.
+
+        With *normalizes*, all spellings of a path have one entry.
+        """
+        return _entries(route, kind, PREFIX, resources, controller, normalizes=normalizes, is_rejected=is_rejected)
 
     def rules(
         self, route: Resource, kind: str, resources: Lookups, controller: str, filters: Allowed | None = None
@@ -158,9 +176,17 @@ class GatewayFunctions:
 
 
 def _entries(
-    route: Resource, kind: str, path_kind: str, resources: Lookups, controller: str, *, is_rejected: bool
+    route: Resource,
+    kind: str,
+    path_kind: str,
+    resources: Lookups,
+    controller: str,
+    *,
+    normalizes: bool,
+    is_rejected: bool,
 ) -> list[routing.Entry]:
-    found = list(routing.entries(route, ROUTE_KINDS[kind], path_kind, resources, controller, is_rejected=is_rejected))
+    which = ROUTE_KINDS[kind], path_kind
+    found = list(routing.entries(route, *which, resources, controller, normalizes=normalizes, is_rejected=is_rejected))
     if is_rejected:
         # Not a version that is served later.
         return found
@@ -169,5 +195,5 @@ def _entries(
         condition = former_route(route, kind, resources, controller)
         if condition is not None:
             resources["gatewayClasses"].rely(condition)
-        resources["gatewayClasses"].rely(FormerEntries(route, kind, path_kind, controller, keys))
+        resources["gatewayClasses"].rely(FormerEntries(route, kind, path_kind, controller, normalizes, keys))
     return found

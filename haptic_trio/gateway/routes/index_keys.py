@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from haptic_trio.gateway.extensions import has_extensions
 from haptic_trio.gateway.objects import dig, items_of, text_of
+from haptic_trio.gateway.paths import normal_path
 from haptic_trio.gateway.routes.matches import REGEX
 from haptic_trio.jsonpath import Path
 
@@ -27,8 +28,12 @@ def _path_of(match: Any) -> Any:
     for field, value in (("path", "value"), ("method", "service")):
         found = dig(match, field, value)
         if found is not None:
-            return None if text_of(match, field, "type") == REGEX else found
+            return None if text_of(match, field, "type") == REGEX else _normal(found)
     return None
+
+
+def _normal(path: Any) -> Any:
+    return normal_path(path) if isinstance(path, str) else path
 
 
 def _needs_own_backend(rule: Any) -> bool:
@@ -41,8 +46,14 @@ def find_retried_services(route: Any) -> list[Any]:
     return [name for rule in rules for name in _names(items_of(rule, "backendRefs"))]
 
 
+def find_paths(route: Any) -> list[Any]:
+    """Return the paths of *route* in their normal form: all spellings of a path have one key."""
+    matches = (match for rule in items_of(route, "spec", "rules") for match in items_of(rule, "matches"))
+    return [_normal(path) for match in matches if (path := dig(match, "path", "value")) is not None]
+
+
 def find_paths_of_any_host(route: Any) -> list[Any]:
-    """Return the paths of *route*, or the services of a GRPCRoute, if it has no host names."""
+    """Return the paths of *route* in their normal form, or the services of a GRPCRoute, if it has no host names."""
     if _has_hostnames(route):
         return []
     paths = [_path_of(match) for rule in items_of(route, "spec", "rules") for match in items_of(rule, "matches")]
@@ -67,6 +78,7 @@ ROUTE_KEYS: Final[Mapping[str, Path]] = {
     name: Path(name, None, find)
     for name, find in {
         "route_retried_services()": find_retried_services,
+        "route_paths()": find_paths,
         "route_paths_of_any_host()": find_paths_of_any_host,
         "route_parents_without_hostnames()": find_parents_without_hostnames,
         "route_parents_without_path()": find_parents_without_path,

@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from haptic_trio.gateway.objects import GatewayObjectError, items_of, text_of
+from haptic_trio.gateway.paths import normal_path
 from haptic_trio.gateway.routes.matches import (
     EXACT,
     PREFIX,
@@ -73,9 +74,11 @@ class RouteKind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _http_spellings(key: Key) -> tuple[str, ...]:
+    # Lookups are by the normal form.
+    path = normal_path(key.path)
     if key.path_kind == EXACT:
-        return (key.path,)
-    return (key.path, key.path + "/") if key.path else ("/",)
+        return (path,)
+    return (path, path + "/") if path else ("/",)
 
 
 def _grpc_spellings(key: Key) -> tuple[str, ...]:

@@ -28,11 +28,12 @@ from haptic_trio.gateway.objects import (
     namespace_of,
     text_of,
 )
+from haptic_trio.gateway.paths import normal_path
 from haptic_trio.gateway.routes.attachment import Attached, listeners_for
 from haptic_trio.gateway.routes.backends import backends_of, foreign_owner
 from haptic_trio.gateway.routes.kinds import Key, RouteKind
 from haptic_trio.gateway.routes.lists import Candidate, list_of
-from haptic_trio.gateway.routes.matches import EXACT, PREFIX
+from haptic_trio.gateway.routes.matches import EXACT, PREFIX, Match
 from haptic_trio.gateway.routes.precedence.claimants import Names, WantsOldest, counted, few
 from haptic_trio.gateway.routes.precedence.contenders import hostnames_of
 from haptic_trio.gateway.routes.programs import REJECTED, is_plain, rule_text
@@ -55,19 +56,27 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def entries(
-    route: Resource, kind: RouteKind, path_kind: str, lookups: Lookups, controller: str, *, is_rejected: bool = False
+    route: Resource,
+    kind: RouteKind,
+    path_kind: str,
+    lookups: Lookups,
+    controller: str,
+    *,
+    normalizes: bool = True,
+    is_rejected: bool = False,
 ) -> Iterator[Entry]:
     """Yield the entries that *route* writes into the map of exact paths, or of prefixes.
 
+    With *normalizes*, all spellings of a path have one entry.
     Raises `GatewayObjectError` if the route cannot be expressed, unless it
     *is_rejected* and keeps its paths for that reason.
     """
     if not is_rejected:
         served_rules(route, kind, lookups)
-    served = _Known(kind, lookups, controller)
+    served = _Known(kind, lookups, controller, normalizes=normalizes)
     if is_rejected:
         served.reject(route)
-    paths = sorted({match.path for rule in served.of(route) for match in rule.matches if match.path_kind == path_kind})
+    paths = sorted(path for kind_of_path, path in served.paths_of(route) if kind_of_path == path_kind)
     for attached in listeners_for(route, kind.name, lookups, controller).values() if paths else ():
         for hostname, _ in attached.hostnames:
             resolver = _Resolver(served, attached.listener, hostname, lookups)
@@ -99,8 +108,9 @@ def _rule_key(route: Resource, kind: RouteKind, rule: int, match: int) -> str:
 class _Known:
     """Cache of the rules and host names of routes of one kind, for the computation of one result."""
 
-    def __init__(self, kind: RouteKind, lookups: Lookups, controller: str) -> None:
+    def __init__(self, kind: RouteKind, lookups: Lookups, controller: str, *, normalizes: bool) -> None:
         self.kind = kind
+        self.normalizes = normalizes
         self._lookups = lookups
         self._controller = controller
         self._known: dict[tuple[str, str], list[ServedRule] | GatewayObjectError] = {}
@@ -123,8 +133,13 @@ class _Known:
         known = self._paths.get(key)
         if known is None:
             rules = self.of(route)
-            known = self._paths[key] = frozenset((one.path_kind, one.path) for rule in rules for one in rule.matches)
+            known = frozenset((one.path_kind, self.path_of(one)) for rule in rules for one in rule.matches)
+            self._paths[key] = known
         return known
+
+    def path_of(self, match: Match) -> str:
+        """Return the path of *match* as keys have it: in its normal form, unless paths are compared as they are."""
+        return normal_path(match.path) if self.normalizes else match.path
 
     def few(self, source: "_Source") -> tuple[Resource, ...] | None:
         """Return the routes that *source* finds, the oldest first; None if there are many."""
@@ -258,7 +273,7 @@ class _Resolver:
     def _has_older(self, source: _Source, key: Key, age: tuple[str, str, str]) -> bool:
         rivals = self._served.few(source)
         if rivals is None:
-            oldest = source.ask(self._lookups, WantsOldest(self._kind.name))
+            oldest = source.ask(self._lookups, WantsOldest(self._kind.name, self._served.normalizes))
             if oldest is None or age_of(oldest.route) >= age:
                 return False
             hostnames = self._served.hostnames_of(oldest.route, self._listener)
@@ -323,7 +338,7 @@ class _Resolver:
             for rule in self._served.of(route):
                 backends = None
                 for position, match in enumerate(rule.matches):
-                    if (match.path_kind, match.path) != (key.path_kind, key.path):
+                    if (match.path_kind, self._served.path_of(match)) != (key.path_kind, key.path):
                         continue
                     if backends is None:
                         is_closed = rule.error is not None or rule.is_rejected

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from haptic_trio.gateway.paths import normal_path
 from haptic_trio.templating.filters.emit import EmitError
 from haptic_trio.templating.filters.emitters import url_path
 from haptic_trio.templating.values.text import Emitted
@@ -22,7 +23,6 @@ SEGMENTS: Final = 8
 
 _NOT_ORDINARY: Final = re.compile(r"[^!-$&-:<-[\]-~]|//|\.(?:/|\Z)")
 _ESCAPE: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
-_KEPT: Final = b"%/\\;?# "
 _SEPARATOR: Final = re.compile(r"%(?:2F|5C|3B|3F|23)|[\\;]", re.IGNORECASE)
 _PADDED: Final = re.compile(r"(?:\.|%20)(?=/|\Z)", re.IGNORECASE)
 _FIRST_SEPARATOR: Final = re.compile(rf"{_SEPARATOR.pattern}|(?<=[^/.])(?<!%20)(?:\.|%20)++(?=/|\Z)", re.IGNORECASE)
@@ -59,8 +59,7 @@ def plain_path(value: Any) -> str:
     blanks and `%` stay encoded.
     """
     before, path = _split_key(str(value))
-    plain = _ESCAPE.sub(_decoded, path.encode(errors="surrogatepass")).decode(errors="surrogateescape")
-    return before + re.sub("[\ud800-\udfff]", lambda match: f"%{ord(match.group()) & 0xFF:02X}", plain)
+    return before + normal_path(path)
 
 
 def _split_key(text: str) -> tuple[str, str]:
@@ -140,11 +139,6 @@ def readings(path: str) -> Readings | None:
     if _DOTS.search(text) or _DOTS_BETWEEN_SEPARATORS.search(literal):
         return None
     return Readings(literal.decode(errors="surrogateescape"), text.decode(errors="surrogateescape"))
-
-
-def _decoded(match: re.Match[bytes]) -> bytes:
-    byte = bytes.fromhex(match.group(1).decode())
-    return byte if byte > b" " and byte != b"\x7f" and byte not in _KEPT else match.group().upper()
 
 
 def _unescaped(text: bytes) -> bytes:

@@ -61,6 +61,7 @@ def query(field: str, value: str) -> dict[str, str]:
         "route_retried_services()": "$.spec.rules[?@.retry || @.sessionPersistence"
         " || @.filters[?@.type=='ExtensionRef']"
         " || @.backendRefs[*].filters[?@.type=='ExtensionRef']].backendRefs[*].name",
+        "route_paths()": "$.spec.rules[*].matches[*].path.value",
         "route_paths_of_any_host()": f"$[?@.rules && !@.hostnames[0]].rules[*].matches[?{by_path}].{field}.{value}",
         "route_parents_without_hostnames()": "$[?@.parentRefs && !@.hostnames[0]].parentRefs[*].name",
         "route_parents_without_path()": f"$[?count(@.rules[?!@.matches[0]]) > 0"
@@ -79,6 +80,13 @@ def test_key_has_the_values_of_its_jsonpath(
     route = data.draw(routes(matches))
 
     assert ROUTE_KEYS[key].find(route) == [node.value for node in jsonpath_rfc9535.finditer(query(*path)[key], route)]
+
+
+@pytest.mark.parametrize("key", ["route_paths()", "route_paths_of_any_host()"])
+def test_all_spellings_of_a_path_have_one_key(key: str) -> None:
+    matches = [{"path": {"value": "/%61%2f"}}, {"path": {"value": "/a%2F"}}]
+
+    assert ROUTE_KEYS[key].find({"spec": {"rules": [{"matches": matches}]}}) == ["/a%2F", "/a%2F"]
 
 
 @pytest.mark.parametrize("key", sorted(ROUTE_KEYS))

@@ -24,6 +24,7 @@ from haptic_trio.gateway.objects import (
     name_of,
     namespace_of,
 )
+from haptic_trio.gateway.paths import normal_path
 from haptic_trio.gateway.routes.kinds import ROUTE_KINDS
 from haptic_trio.gateway.routes.rules import certain_paths
 
@@ -48,13 +49,15 @@ class Oldest(msgspec.Struct, frozen=True):
     route: Resource
     """With hosts and parents only."""
     paths: frozenset[tuple[str, str]]
-    """As by `certain_paths`."""
+    """As by `certain_paths`, in the form in which they are compared."""
 
 
 class WantsOldest(msgspec.Struct, frozen=True):
     """Asks for the oldest one of very many routes of a kind; its conditions and backends may change at no cost."""
 
     kind: str
+    normalizes: bool
+    """Whether paths are compared in their normal form."""
 
     def __call__(self, found: Sequence[Resource]) -> Oldest | None:
         """Return the oldest one of the routes *found*; None without one."""
@@ -63,7 +66,9 @@ class WantsOldest(msgspec.Struct, frozen=True):
             return None
         route = routes[0]
         spec = {field: items_of(route, "spec", field) for field in ("hostnames", "parentRefs")}
-        return Oldest({**route, "spec": spec}, frozenset(certain_paths(route, ROUTE_KINDS[self.kind])))
+        paths = certain_paths(route, ROUTE_KINDS[self.kind])
+        known = ((kind, normal_path(path) if self.normalizes else path) for kind, path in paths)
+        return Oldest({**route, "spec": spec}, frozenset(known))
 
 
 def counted(found: Sequence[Resource]) -> tuple[Resource, ...]:

@@ -73,7 +73,7 @@ def test_conditions_and_backends_of_the_oldest_concern_no_other() -> None:
         return {**CROWD[0], "spec": {**CROWD[0]["spec"], "rules": [changed]}}
 
     oldest = [
-        WantsOldest("HTTPRoute")(found(one, *CROWD[1:]))
+        WantsOldest("HTTPRoute", normalizes=True)(found(one, *CROWD[1:]))
         for one in (
             change(),
             change(method="GET"),
