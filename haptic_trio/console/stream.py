@@ -240,7 +240,8 @@ class _Viewer:
     async def _follow(self) -> None:
         while True:
             request = self._request
-            for topic in request.follow or ():
+            # Each once: a message has room for thousands of names.
+            for topic in dict.fromkeys(request.follow or ()):
                 if topic == "events":
                     await self._send_events()
                 elif topic in _PRESENT:

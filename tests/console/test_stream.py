@@ -125,6 +125,28 @@ async def test_live_figures_are_read_at_intervals_and_for_viewers_alone(autojump
     assert watched.asked == [("web",)] * 5
 
 
+class Channels(Nothing):
+    """What is watched: channels, whose reads are counted."""
+
+    reads = 0
+
+    def channels(self) -> int:
+        """Count."""
+        self.reads += 1
+        return 0
+
+
+async def test_a_topic_that_a_subscription_names_thousands_of_times_is_read_once(autojump_clock: MockClock) -> None:
+    watched = Channels()
+    follow = msgspec.json.encode({"follow": ["channels"] * 5_000, "interval": 1}).decode()
+    talker: Any = Talker("the-right-token", follow)
+
+    with trio.move_on_after(9.5):
+        await Viewers(cast("Watched", watched), "the-right-token").serve(talker)
+
+    assert 0 < watched.reads < 20
+
+
 async def test_a_subscription_to_an_unknown_topic_is_rejected(autojump_clock: MockClock) -> None:
     talker: Any = Talker("the-right-token", '{"follow": ["events", "queues"], "id": 7}')
 
