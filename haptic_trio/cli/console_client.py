@@ -15,6 +15,7 @@ from haptic_trio.console.protocol import PROTOCOL
 from haptic_trio.console.site import STREAM
 from haptic_trio.console.stream import NOT_ALLOWED
 from haptic_trio.errors import INVALID_JSON, HapticError
+from haptic_trio.state_files.reader import read_state_file
 
 CONNECT_LIMIT = 10.0
 CLOSE_LIMIT = 2.0
@@ -154,8 +155,15 @@ async def _connect(url: str) -> trio.SocketStream | trio.SSLStream[trio.SocketSt
 def find_console(state_dir: Path, url: str | None, token_file: Path | None) -> tuple[str, str]:
     """Return URL and token of the console, as given or from the state directory; raises `NoConsoleError`."""
     try:
-        address = url or (state_dir / ADDRESS_NAME).read_text().strip()
-        return address, (token_file or state_dir / TOKEN_NAME).read_text().strip()
+        address = url or _read(state_dir / ADDRESS_NAME)
+        # A file that the user names may be a link or a pipe.
+        return address, token_file.read_text().strip() if token_file is not None else _read(state_dir / TOKEN_NAME)
+    except UnicodeDecodeError as exc:
+        raise NoConsoleError("no console found: its address or token is not UTF-8") from exc
     except OSError as exc:
         hint = "give the --state-dir of a running controller, or --url and --token-file"
         raise NoConsoleError(f"no console found: {exc.filename}: {exc.strerror}; {hint}") from exc
+
+
+def _read(path: Path) -> str:
+    return read_state_file(path).decode().strip()

@@ -9,6 +9,8 @@ import msgspec
 from haptic_trio.config.model import InstancesConfig
 from haptic_trio.dataplane.disk import replace_file
 from haptic_trio.fleet.model import GroupKey, GroupSpec
+from haptic_trio.logs import get_logger
+from haptic_trio.state_files.reader import load_state_file
 
 
 class SizeOverride(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,11 +72,8 @@ class DesiredGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_size_override(path: Path) -> SizeOverride | None:
-    """Return the override in the file at *path*; None if it is missing or invalid. Blocks."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=SizeOverride)
-    except (OSError, msgspec.MsgspecError):
-        return None
+    """Return the override in the file at *path*; None if it is missing, or unusable, which is logged. Blocks."""
+    return load_state_file(path, SizeOverride, get_logger("fleet"))
 
 
 def write_size_override(path: Path, override: SizeOverride | None) -> None:

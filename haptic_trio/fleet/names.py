@@ -5,7 +5,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from haptic_trio.dataplane.disk import replace_file
+from haptic_trio.errors import text_of
 from haptic_trio.fleet.model import GroupKey
+from haptic_trio.logs import get_logger
+from haptic_trio.state_files.reader import read_state_file
 
 _NUMBERED = re.compile(r".*-([0-9]{1,15})")
 
@@ -20,9 +23,14 @@ class NumberedNames:
     def load(self, taken: Iterable[str]) -> None:
         """Continue after the number in the file, and after all names in *taken*; blocks."""
         try:
-            self._last = int(self._path.read_text())
-        except (OSError, ValueError):
+            self._last = int(read_state_file(self._path))
+        except FileNotFoundError:
+            self._last = 0
+        except (OSError, ValueError) as exc:
             # The numbers of existing instances are in `taken`.
+            get_logger("fleet").warning(
+                "ignored the last number of an instance", path=str(self._path), error=text_of(exc)
+            )
             self._last = 0
         for name in taken:
             self.note_used(name)

@@ -13,6 +13,7 @@ from haptic_trio.dataplane.disk import fsync_directory, replace_file
 from haptic_trio.errors import text_of
 from haptic_trio.fleet.model import InstanceRecord
 from haptic_trio.logs import get_logger
+from haptic_trio.state_files.reader import StateFileError, decode_state_file, make_own_directory
 
 _SUFFIX = ".json"
 
@@ -45,12 +46,12 @@ class FileStore:
         return await trio.to_thread.run_sync(self._load)
 
     def _load(self) -> Sequence[InstanceRecord]:
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_own_directory(self._directory)
         records = []
         for path in sorted(self._directory.glob(f"*{_SUFFIX}")):
             try:
-                record = msgspec.json.decode(path.read_bytes(), type=InstanceRecord)
-            except msgspec.MsgspecError as exc:
+                record = decode_state_file(path, InstanceRecord)
+            except StateFileError as exc:
                 self._log.warning("ignored the unreadable record of an instance", path=str(path), error=text_of(exc))
                 continue
             if path == self._path_of(record.id):
@@ -63,7 +64,7 @@ class FileStore:
 
     def _put(self, record: InstanceRecord) -> None:
         # The state directory may have been removed meanwhile.
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_own_directory(self._directory)
         replace_file(self._path_of(record.id), msgspec.json.encode(record))
 
     async def delete(self, instance_id: str) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from haptic_trio.httpstore.content import Content
 from haptic_trio.httpstore.request import FetchRequest
+from haptic_trio.state_files.reader import StateFileError, make_own_directory, open_state_file, read_state_file
 
 KEY_NAME: Final = "key"
 _KEY_BYTES: Final = 32
@@ -81,7 +82,7 @@ class ContentFiles:
         """
         try:
             path = self._directory / self._name_of(request, create=False)
-            with path.open("rb") as file:
+            with os.fdopen(open_state_file(path), "rb") as file:
                 data = file.read(max_bytes + _MOST_BYTES_OF_HEAD + 1)
                 confirmed = os.fstat(file.fileno()).st_mtime
         except FileNotFoundError:
@@ -166,7 +167,7 @@ class ContentFiles:
         return hashlib.blake2b(identity, key=self._key, digest_size=16).hexdigest() + _SUFFIX
 
     def _read_key(self) -> bytes:
-        key = (self._directory / KEY_NAME).read_bytes()
+        key = read_state_file(self._directory / KEY_NAME)
         if len(key) != _KEY_BYTES:
             raise StoredContentError(
                 f"{self._directory / KEY_NAME}: the file is damaged: it has not {_KEY_BYTES} bytes"
@@ -174,9 +175,9 @@ class ContentFiles:
         return key
 
     def _make_key(self) -> bytes:
-        with suppress(FileNotFoundError, StoredContentError):
+        make_own_directory(self._directory)
+        with suppress(FileNotFoundError, StateFileError, StoredContentError):
             return self._read_key()
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         key = secrets.token_bytes(_KEY_BYTES)
         self._replace(KEY_NAME, key, time.time())
         return key

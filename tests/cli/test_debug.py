@@ -129,7 +129,7 @@ def test_token_is_made_once_and_a_short_one_rejected(tmp_path: Path) -> None:
         read_token(tmp_path)
 
 
-def test_an_empty_file_or_a_fifo_is_replaced_by_a_token(tmp_path: Path) -> None:
+def test_an_empty_file_a_fifo_or_a_link_is_replaced_by_a_token(tmp_path: Path) -> None:
     path = tmp_path / TOKEN_NAME
     # As a full disk left it.
     path.touch()
@@ -137,6 +137,11 @@ def test_an_empty_file_or_a_fifo_is_replaced_by_a_token(tmp_path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
     assert read_token(tmp_path) == path.read_text().strip()
+    path.unlink()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("somebody else knows this token\n")
+    path.symlink_to(elsewhere)
+    assert read_token(tmp_path) == path.read_text().strip() != elsewhere.read_text().strip()
     path.unlink()
     path.mkdir()
     with pytest.raises(TokenError, match=r"cannot be written: .*Is a directory"):

@@ -1,9 +1,11 @@
 """Numbered names of instances."""
 
+import os
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from haptic_trio.fleet.model import GroupKey
 from haptic_trio.fleet.names import NumberedNames
@@ -30,6 +32,18 @@ def test_a_lost_or_damaged_file_repeats_no_name_in_use(tmp_path: Path) -> None:
     names = NumberedNames(path)
     names.load(["local-7", "local-3", "no number", "local-x1"])
     assert names.make(KEY) == "local-8"
+
+
+def test_a_fifo_in_place_of_the_file_is_reported_and_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "last"
+    os.mkfifo(path)
+    names = NumberedNames(path)
+    with capture_logs() as logs:
+        names.load(["local-7"])
+    assert ["it is a FIFO" in entry["error"] for entry in logs] == [True]
+    assert names.make(KEY) == "local-8"
+    names.save()
+    assert path.read_text() == "8"
 
 
 @given(st.lists(st.one_of(st.text(max_size=8), st.integers(0, 99).map(lambda number: f"local-{number}"))))

@@ -1,12 +1,15 @@
 """Stores: records survive a restart, and unreadable records are skipped."""
 
+import os
 from pathlib import Path
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from haptic_trio.fleet.model import GroupKey, InstanceRecord, InstanceState, Reason
 from haptic_trio.fleet.store import FileStore, Store
+from haptic_trio.state_files.reader import StateFileError
 from tests.fleet.rig.memory_store import MemoryStore
 
 RECORD = InstanceRecord(
@@ -53,6 +56,26 @@ async def test_files_without_a_valid_record_are_skipped(tmp_path: Path) -> None:
     store = FileStore(tmp_path)
     await store.put(RECORD)
     assert list(await store.load()) == [RECORD]
+
+
+async def test_links_and_special_files_are_skipped_with_a_warning(tmp_path: Path) -> None:
+    store = FileStore(tmp_path / "fleet")
+    await store.put(RECORD)
+    elsewhere = tmp_path / "web-2.json"
+    elsewhere.write_bytes(msgspec.json.encode(msgspec.structs.replace(RECORD, id="web-2")))
+    (tmp_path / "fleet" / "web-2.json").symlink_to(elsewhere)
+    os.mkfifo(tmp_path / "fleet" / "web-3.json")
+    (tmp_path / "fleet" / "web-4.json").mkdir()
+    with capture_logs() as logs:
+        assert list(await store.load()) == [RECORD]
+    assert [Path(entry["path"]).name for entry in logs] == ["web-2.json", "web-3.json", "web-4.json"]
+
+
+async def test_records_in_a_linked_directory_are_rejected(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "fleet").symlink_to("elsewhere")
+    with pytest.raises(StateFileError, match="it is a symbolic link, and must be a directory"):
+        await FileStore(tmp_path / "fleet").load()
 
 
 @pytest.mark.parametrize("name", ["../web", "", "a/b", ".hidden"])

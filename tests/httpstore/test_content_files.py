@@ -3,6 +3,7 @@
 import os
 import stat
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -163,3 +164,15 @@ def test_age_is_not_negative_where_the_clock_was_set_back(tmp_path: Path) -> Non
 
     assert stored is not None
     assert stored.age == 0
+
+
+@pytest.mark.parametrize("name", ["key", "content"])
+@pytest.mark.parametrize("put", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("../elsewhere")])
+def test_links_and_special_files_are_not_read(tmp_path: Path, name: str, put: Callable[[Path], None]) -> None:
+    directory, one = tmp_path / "contents", kept()
+    ContentFiles(directory).write([one], None)
+    path = directory / "key" if name == "key" else file_of(directory)
+    path.rename(tmp_path / "elsewhere")
+    put(path)
+    with pytest.raises(StoredContentError, match="must be a regular file; remove it"):
+        ContentFiles(directory).read(one.request, LIMIT)

@@ -27,6 +27,7 @@ from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.rejection.summary import Summaries
 from haptic_trio.stages.process import Process
 from haptic_trio.stages.status_writers import make_redactor
+from haptic_trio.state_files.reader import StateFileError, read_state_file
 
 TOKEN_NAME = "console.token"  # noqa: S105  a file's name
 ADDRESS_NAME = "console.address"
@@ -128,7 +129,7 @@ class Console(NoConsole):
         log = get_logger("console")
         path = self._state_dir / ADDRESS_NAME
         try:
-            _replace(path, addresses[0] + "\n")
+            replace_file(path, f"{addresses[0]}\n".encode())
         except OSError as exc:
             # With a full or read-only disk, the controller adopts HAProxy as usual.
             log.warning("cannot write the address of the console", path=str(path), error=text_of(exc))
@@ -191,9 +192,18 @@ def read_token(state_dir: Path) -> str:
     """Return the token in the state directory; creates it with mode 0600 if missing. Raises `TokenError`."""
     path = state_dir / TOKEN_NAME
     try:
-        # Earlier versions left an empty file behind when the disk was full.
-        if path.is_file() and path.stat().st_size:
-            return _read_token_of(path, "delete the file to create a new token")
+        content = read_state_file(path)
+    except FileNotFoundError:
+        content = b""
+    except StateFileError as exc:
+        get_logger("console").warning("replaced the token of the console", error=text_of(exc))
+        content = b""
+    except OSError as exc:
+        raise _unreadable(path, text_of(exc)) from exc
+    # Earlier versions left an empty file behind when the disk was full.
+    if content:
+        return _token_in(content, path, "delete the file to create a new token")
+    try:
         token = secrets.token_urlsafe(24)
         replace_file(path, f"{token}\n".encode())
     except OSError as exc:
@@ -203,16 +213,24 @@ def read_token(state_dir: Path) -> str:
 
 def read_given_token(path: Path) -> str:
     """Return the token in *path*, which must exist; raises `TokenError`."""
-    return _read_token_of(path, "provide a longer token")
-
-
-def _read_token_of(path: Path, hint: str) -> str:
     try:
-        token = path.read_text().strip()
+        # A mounted Secret is a link.
+        content = path.read_bytes()
     except OSError as exc:
-        raise TokenError(f"{path}: the token of the console cannot be read: {exc.strerror}") from exc
+        raise _unreadable(path, text_of(exc)) from exc
+    return _token_in(content, path, "provide a longer token")
+
+
+def _unreadable(path: Path, reason: str) -> TokenError:
+    place = f"{path}: "
+    return TokenError(f"{place}the token of the console cannot be read: {reason.removeprefix(place)}")
+
+
+def _token_in(content: bytes, path: Path, hint: str) -> str:
+    try:
+        token = content.decode().strip()
     except UnicodeDecodeError:
-        raise TokenError(f"{path}: the token of the console cannot be read: it is not UTF-8; {hint}") from None
+        raise _unreadable(path, f"it is not UTF-8; {hint}") from None
     if len(token) < SHORTEST_TOKEN:
         raise TokenError(f"{path}: the token has less than {SHORTEST_TOKEN} characters; {hint}")
     return token
@@ -238,9 +256,3 @@ async def make_console(
     else:
         token = await trio.to_thread.run_sync(read_given_token, token_file)
     return Console(process, state_dir, token_file or state_dir / TOKEN_NAME, token, Hosts(own_names(listen, names)))
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(text)
-    temporary.replace(path)

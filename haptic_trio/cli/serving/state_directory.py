@@ -11,6 +11,7 @@ from haptic_trio.httpstore.content_files import ContentFiles
 from haptic_trio.httpstore.entry import ContentMemory
 from haptic_trio.logs import get_logger
 from haptic_trio.stages.process import RetainedState
+from haptic_trio.state_files.reader import make_own_directory
 
 SCRATCH_NAME = "scratch"
 """Directory of temporary files, which may hold keys."""
@@ -24,11 +25,12 @@ def make_scratch(state: Path) -> tuple[Path, tuple[Path, ...]]:
     """Return a private directory, and what it still holds of a killed process, which may be keys. Blocks.
 
     That is removed unless *state* cannot be written, which does not prevent
-    the start: HAProxy is adopted, and changes wait.
+    the start: HAProxy is adopted, and changes wait. Raises StateFileError if
+    the directory is a link: what it leads to must not be removed.
     """
     scratch = state / SCRATCH_NAME
     shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_own_directory(scratch)
     return scratch, tuple(scratch.iterdir())
 
 

@@ -19,7 +19,9 @@ import msgspec
 
 from haptic_trio.dataplane.agent.messages import FrameError, decode_frames, encode_frames
 from haptic_trio.dataplane.disk import fsync_directory, replace_file
-from haptic_trio.errors import HapticError
+from haptic_trio.errors import HapticError, text_of
+from haptic_trio.logs import get_logger
+from haptic_trio.state_files.reader import RECORD_BYTES, StateFileError, make_own_directory, read_state_file
 
 KEPT_FOR: Final = 24 * 3600.0
 """Seconds that an unused pack is kept."""
@@ -55,15 +57,19 @@ class BlobStore:
         return len(self._blobs)
 
     def open(self) -> None:
-        """Read the packs from disk; damaged ones are removed."""
-        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Read the packs from disk; damaged ones are removed, and directories in their place are ignored."""
+        make_own_directory(self._root)
         for path in sorted(self._root.iterdir()):
             try:
-                blobs = decode_frames(path.read_bytes(), largest=self._limit)
+                # The frames add little to the content.
+                blobs = decode_frames(read_state_file(path, 2 * self._limit + RECORD_BYTES), largest=self._limit)
                 number = int(path.stem)
                 stored = path.stat().st_mtime
-            except (FrameError, ValueError):
-                path.unlink()
+            except (FrameError, StateFileError, ValueError) as exc:
+                try:
+                    path.unlink()
+                except (IsADirectoryError, PermissionError):
+                    get_logger("agent").warning("ignored an upload", path=str(path), error=text_of(exc))
                 continue
             self._take(number, blobs, stored)
         self._make_room(0)
@@ -83,7 +89,7 @@ class BlobStore:
         self._make_room(size)
         number = next(reversed(self._packs), 0) + 1
         # The state directory may have been removed.
-        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_own_directory(self._root)
         replace_file(self._path_of(number), encode_frames(fresh))
         self._take(number, fresh, self._clock())
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import trio
 
 from haptic_trio.errors import HapticError
+from haptic_trio.state_files.reader import open_state_file
 
 LOCK_LIMIT = 2.0
 """Seconds in which the lock of a directory is tried."""
@@ -54,12 +55,12 @@ def _open_lock(directory: Path) -> int:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = directory / "lock"
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        return open_state_file(path, os.O_RDWR | os.O_CREAT)
     except OSError as exc:
         if exc.errno != errno.EROFS:
             raise
         # A descriptor that may only be read can be locked, too.
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return open_state_file(path)
 
 
 def _try_lock(descriptor: int) -> bool:

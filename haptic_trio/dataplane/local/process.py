@@ -23,6 +23,7 @@ import trio
 from haptic_trio.dataplane.binary import clean_environment
 from haptic_trio.dataplane.disk import replace_file
 from haptic_trio.dataplane.local.check import PRELUDE_NAME
+from haptic_trio.state_files.reader import decode_state_file, open_state_file
 
 RECORD_NAME = "process.json"
 """Name of the record in the directory of an instance."""
@@ -198,26 +199,29 @@ class MasterProcess:
 def spawn(command: Sequence[str], log: Path) -> int:
     """Start *command* in a session of its own with *log* as its output; return its pid.
 
-    It inherits no descriptor, no environment except PATH, and no signal
+    Raises OSError if *log* cannot be opened. It inherits no descriptor, no environment except PATH, and no signal
     disposition. An inherited listener of the controller would keep a port that
     the next controller cannot bind.
     """
-    append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    return os.posix_spawn(
-        command[0],
-        list(command),
-        clean_environment(),
-        file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, str(log), append, 0o600),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
-            *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _inheritable_descriptors()),
-        ],
-        setsid=True,
-        setsigmask=[],
-        # Python ignores these two, and an ignored signal stays ignored across exec.
-        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
-    )
+    output = open_state_file(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        return os.posix_spawn(
+            command[0],
+            list(command),
+            clean_environment(),
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, output, 1),
+                (os.POSIX_SPAWN_DUP2, output, 2),
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _inheritable_descriptors()),
+            ],
+            setsid=True,
+            setsigmask=[],
+            # Python ignores these two, and an ignored signal stays ignored across exec.
+            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+        )
+    finally:
+        os.close(output)
 
 
 def _inheritable_descriptors() -> list[int]:
@@ -240,6 +244,6 @@ def write_record(path: Path, record: ProcessRecord) -> None:
 def read_record(path: Path) -> ProcessRecord | None:
     """Return the record at *path*; None if it is missing or invalid."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=ProcessRecord)
-    except (OSError, msgspec.MsgspecError):
+        return decode_state_file(path, ProcessRecord)
+    except OSError:
         return None

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from haptic_trio.logs import Logger
+from haptic_trio.state_files.reader import open_state_file
 
 SIZE_LIMIT = 4 << 20
 """Bytes after which the file is cut; a reload of 10,000 backends writes about one million."""
@@ -29,7 +30,7 @@ class ProcessLog:
     def read_since(self, offset: int) -> str:
         """Return the end, 4 kB at most, of what was written after *offset*."""
         try:
-            with self.path.open("rb") as file:
+            with os.fdopen(open_state_file(self.path), "rb") as file:
                 file.seek(max(offset, self.size() - EXCERPT))
                 return file.read(EXCERPT).decode(errors="replace").strip()
         except FileNotFoundError:
@@ -43,7 +44,7 @@ class ProcessLog:
         """
         if self.size() <= SIZE_LIMIT:
             return
-        with self.path.open("r+b") as file:
+        with os.fdopen(open_state_file(self.path, os.O_RDWR), "r+b") as file:
             file.seek(-KEPT, os.SEEK_END)
             rest = file.read(KEPT)
             file.truncate(0)

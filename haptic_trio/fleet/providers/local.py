@@ -49,6 +49,7 @@ from haptic_trio.fleet.providers.local_instance import (
     read_mark,
 )
 from haptic_trio.haproxy.model import Generation
+from haptic_trio.state_files.reader import make_own_directory
 from haptic_trio.workqueue.outcome import PermanentError
 
 DRAINING_NAME = "draining"
@@ -137,6 +138,7 @@ class LocalProvider:
         softly, and after the grace period by force. Raises
         InstanceLockedError if another controller uses this state directory.
         """
+        await trio.to_thread.run_sync(make_own_directory, self._root)
         async with lock_directory(self._root):
             with self._launches_out:
                 await trio.to_thread.run_sync(lambda: self._names.load(path.name for path in self._list_instances()))

@@ -29,6 +29,7 @@ from haptic_trio.errors import HapticError, text_of
 from haptic_trio.fleet.model import GroupKey, ProviderStatus
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.logs import get_logger
+from haptic_trio.state_files.reader import decode_state_file
 
 MARK_NAME = "instance.json"
 GENERATIONS_NAME = "generations"
@@ -58,8 +59,8 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 def read_mark(directory: Path) -> Mark | None:
     """Return the mark of the instance in *directory*; None if it is missing or invalid. Blocks."""
     try:
-        return msgspec.json.decode((directory / MARK_NAME).read_bytes(), type=Mark)
-    except (OSError, msgspec.MsgspecError):
+        return decode_state_file(directory / MARK_NAME, Mark)
+    except OSError:
         return None
 
 

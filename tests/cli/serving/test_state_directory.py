@@ -12,6 +12,7 @@ import trio
 
 from haptic_trio.cli.serving import state_directory
 from haptic_trio.cli.serving.state_directory import keep_directories, make_scratch
+from haptic_trio.state_files.reader import StateFileError
 from tests.support.processes.read_only import read_only
 
 __all__ = ["read_only"]
@@ -36,6 +37,16 @@ def test_remnants_in_the_scratch_directory_are_removed(tmp_path: Path) -> None:
     assert make_scratch(tmp_path / "state") == (scratch, ())
     assert list(scratch.iterdir()) == []
     assert scratch.stat().st_mode & 0o077 == 0
+
+
+def test_nothing_is_removed_behind_a_link_in_place_of_the_scratch_directory(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "letter").touch()
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "scratch").symlink_to("../elsewhere")
+    with pytest.raises(StateFileError, match="it is a symbolic link, and must be a directory"):
+        make_scratch(tmp_path / "state")
+    assert (tmp_path / "elsewhere" / "letter").exists()
 
 
 @pytest.mark.process

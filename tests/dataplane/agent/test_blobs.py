@@ -1,11 +1,14 @@
 """The store of uploads: durable, bounded, and never half read."""
 
+import os
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from haptic_trio.dataplane.agent.blobs import KEPT_FOR, BlobStore, StoreFullError
 from haptic_trio.haproxy.model import digest_of
+from haptic_trio.state_files.reader import StateFileError
 
 
 def blobs(*contents: bytes) -> dict[str, bytes]:
@@ -45,6 +48,29 @@ def test_a_pack_that_hands_have_changed_is_removed(tmp_path: Path) -> None:
     pack.write_bytes(pack.read_bytes()[:-1] + b"X")
     assert open_store(tmp_path).find(digest_of(b"one")) is None
     assert not list(tmp_path.iterdir())
+
+
+def test_links_and_special_files_are_removed_without_being_read(tmp_path: Path) -> None:
+    root = tmp_path / "blobs"
+    open_store(root).add(blobs(b"one"))
+    elsewhere = next(root.iterdir()).rename(tmp_path / "00000001.pack")
+    (root / elsewhere.name).symlink_to(elsewhere)
+    os.mkfifo(root / "00000002.pack")
+    (root / "00000003.pack").mkdir()
+    with capture_logs() as logs:
+        assert open_store(root).find(digest_of(b"one")) is None
+    assert [path.name for path in root.iterdir()] == ["00000003.pack"]
+    assert ["it is a directory" in entry["error"] for entry in logs] == [True]
+    assert elsewhere.exists()
+
+
+def test_no_file_of_a_linked_directory_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "letter").touch()
+    (tmp_path / "blobs").symlink_to("elsewhere")
+    with pytest.raises(StateFileError, match="it is a symbolic link"):
+        open_store(tmp_path / "blobs")
+    assert (tmp_path / "elsewhere" / "letter").exists()
 
 
 def test_the_oldest_uploads_make_room(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from haptic_trio.dataplane.local.process import (
     write_record,
 )
 from haptic_trio.dataplane.local.process_log import KEPT, SIZE_LIMIT, ProcessLog
+from haptic_trio.state_files.reader import StateFileError
 
 pytestmark = pytest.mark.process
 
@@ -131,6 +132,16 @@ def test_a_process_without_a_valid_record_describes_itself(tmp_path: Path, conte
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     assert find_record(tmp_path) is None
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("elsewhere")])
+def test_a_process_whose_log_is_a_link_or_special_file_does_not_start(
+    tmp_path: Path, put: Callable[[Path], None]
+) -> None:
+    put(tmp_path / "log")
+    with pytest.raises(StateFileError, match="must be a regular file; remove it"):
+        spawn([sys.executable, "-c", ""], tmp_path / "log")
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_log_that_has_grown_keeps_its_end_and_its_writer(tmp_path: Path) -> None:

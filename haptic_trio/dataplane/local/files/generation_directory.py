@@ -18,6 +18,7 @@ import msgspec
 from haptic_trio.dataplane.disk import Stamp, folders_of, read_stamp
 from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import AuxFile, Config, FileKind, Generation, digest_of, make_file, make_generation
+from haptic_trio.state_files.reader import CONTENT_BYTES, decode_state_file, read_state_file
 
 CONFIG_NAME: Final = "haproxy.cfg"
 MANIFEST_NAME: Final = "generation.json"
@@ -95,7 +96,7 @@ class GenerationDirectory:
 
     def read_manifest(self) -> Manifest:
         """Return the intended content."""
-        return msgspec.json.decode((self.path / MANIFEST_NAME).read_bytes(), type=Manifest)
+        return decode_state_file(self.path / MANIFEST_NAME, Manifest, CONTENT_BYTES)
 
     def is_untouched(self, path: str) -> bool:
         """Whether the file *path* is unchanged since the last reading."""
@@ -157,7 +158,7 @@ class GenerationDirectory:
                 stamps[path], contents[path] = self.stamps[path], None
                 continue
             try:
-                content = (self.path / path).read_bytes()
+                content = read_state_file(f"{self.path}/{path}", CONTENT_BYTES)
                 stamp = read_stamp(self.path / path, digest_of(content))
             except FileNotFoundError:
                 if path == CONFIG_NAME:

@@ -64,6 +64,7 @@ from haptic_trio.dataplane.local.files.set_aside import remove, set_aside
 from haptic_trio.errors import ProblemsError
 from haptic_trio.haproxy.model import AuxFile, Generation
 from haptic_trio.haproxy.plan.delta import Delta, DeltaError, apply_delta, decode_delta, encode_delta, make_delta
+from haptic_trio.state_files.reader import StateFileError, decode_state_file
 
 __all__ = ["CONFIG_NAME", "MANIFEST_NAME", "RESERVED", "GenerationFiles"]
 
@@ -118,8 +119,8 @@ class GenerationFiles:
 
     def _read_journal(self) -> Journal:
         try:
-            journal = msgspec.json.decode(self._journal_path.read_bytes(), type=Journal)
-        except (FileNotFoundError, msgspec.MsgspecError):
+            journal = decode_state_file(self._journal_path, Journal)
+        except (FileNotFoundError, StateFileError):
             # Damaged or missing: the current generation is a guess, so it counts as pending.
             name = self.current.readlink().name if self.current.is_symlink() else ""
             journal = Journal(committed=name, pending=name)
@@ -136,7 +137,7 @@ class GenerationFiles:
             records = self._patches.read()
             self._deltas = tuple(map(decode_delta, records.kept))
             self._open_patch = decode_delta(records.open) if records.open is not None else None
-        except DeltaError:
+        except (DeltaError, StateFileError):
             # Written by another version: the running generation is unknown.
             self._deltas, self._open_patch = (), Delta("", "")
 
@@ -333,7 +334,7 @@ class GenerationFiles:
                 for delta in self._deltas:
                     running = apply_delta(running, delta)
                 self._patched = base, running
-        except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError, msgspec.MsgspecError, ProblemsError):
+        except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError, StateFileError, ProblemsError):
             self._directory.forget()
             return None
         except DeltaError:  # the files that the patches are based on have changed
@@ -357,7 +358,7 @@ class GenerationFiles:
         """Return the files of the current generation that were changed by hand; compares all."""
         try:
             manifest = self._directory.read_manifest()
-        except (OSError, msgspec.MsgspecError):
+        except OSError:
             return (MANIFEST_NAME,)
         running = self.read_running(thorough=True)
         base = self._directory.generation

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from haptic_trio.dataplane.disk import fsync_directory, write_file
+from haptic_trio.state_files.reader import CONTENT_BYTES, open_state_file, read_state_file
 
 _SIZE: Final = 4
 _CHECK: Final = 16
@@ -75,8 +76,7 @@ class PatchJournal:
         if self._descriptor < 0:
             is_new = not self._path.exists()
             valid = sum(_SIZE + _CHECK + 1 + len(entry) for _, entry in self._records())
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._descriptor = os.open(self._path, flags, 0o600)
+            self._descriptor = open_state_file(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             # A truncated record would hide those after it.
             os.ftruncate(self._descriptor, valid)
             if is_new:
@@ -85,7 +85,7 @@ class PatchJournal:
 
     def _records(self) -> list[tuple[bytes, bytes]]:
         try:
-            data = self._path.read_bytes()
+            data = read_state_file(self._path, CONTENT_BYTES)
         except FileNotFoundError:
             return []
         records = []

@@ -12,6 +12,7 @@ from string import ascii_lowercase
 from typing import Final
 
 from haptic_trio.dataplane.disk import replace_file
+from haptic_trio.state_files.reader import StateFileError, read_state_file
 
 _NAME: Final = re.compile(rb"/new-([a-z])\.sock")
 
@@ -48,7 +49,11 @@ class ProcessConfig:
         return (self._prelude + shared + own).encode()
 
     def _read(self) -> bytes:
-        return self.path.read_bytes() if self.path.is_file() else b""
+        try:
+            return read_state_file(self.path)
+        except (FileNotFoundError, StateFileError):
+            # It is replaced.
+            return b""
 
 
 def _letter_in(content: bytes) -> str:

@@ -39,6 +39,43 @@ def test_a_generation_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     assert found.files["ssl/0.pem"].secret
 
 
+def _fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _link(path: Path) -> None:
+    path.symlink_to(path.rename(path.with_name("elsewhere")))
+
+
+@pytest.mark.parametrize("put", [_fifo, _directory, _link])
+@pytest.mark.parametrize("name", ["current/generation.json", "current/haproxy.cfg", "current/ssl/0.pem"])
+def test_a_generation_with_something_else_in_place_of_a_file_is_unknown(
+    tmp_path: Path, name: str, put: Callable[[Path], None]
+) -> None:
+    deploy(opened(tmp_path), generation("one"))
+    put(tmp_path / name)
+    stored = opened(tmp_path)
+    assert stored.read_running() is None
+    assert stored.find_edited()
+
+
+@pytest.mark.parametrize("put", [_fifo, _directory, _link])
+def test_something_else_in_place_of_the_journal_counts_as_a_damaged_one(
+    tmp_path: Path, put: Callable[[Path], None]
+) -> None:
+    deploy(opened(tmp_path), generation("one"))
+    put(tmp_path / "journal.json")
+    stored = opened(tmp_path)
+    assert not stored.clear
+    assert stored.read_running() == generation("one")
+
+
 def test_before_the_first_generation_there_is_nothing(tmp_path: Path) -> None:
     stored = opened(tmp_path)
     assert stored.read_running() is None
