@@ -6,19 +6,20 @@ every host, only if these belong to the same namespace.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from haptic_trio.gateway.hostnames import is_hostname
-from haptic_trio.gateway.objects import Lookups, Resource, Same, derived
+from haptic_trio.gateway.objects import Lookups, Resource, derived
 from haptic_trio.ingress.books import Reader
 from haptic_trio.ingress.classes import OwnClasses
+from haptic_trio.ingress.kept_answers import MOST_KEPT, KeptAnswers, size_of_all
 from haptic_trio.ingress.owners import STORE, of_classes
 from haptic_trio.ingress.served import ANY, Age, Served, Vendors, wildcard_of
 
-_MOST_KNOWN: Final = 1_024
+_MOST_OF_HOST: Final = MOST_KEPT // 8
+"""Bytes that count for a host at most: one that very many Ingresses share is not read again for each of them."""
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -87,16 +88,27 @@ class _Ask(msgspec.Struct, frozen=True):
     classes: frozenset[str]
 
     def __call__(self, found: Sequence[Resource]) -> Verdict:
-        summary = _summary_of(Same(found), self.host, self.vendors, self.classes)
+        summary = _summary_of(found, self.host, self.vendors, self.classes)
         oldest = summary.oldest
         if self.for_gap:
             return Verdict(oldest == self.claimant and not summary.is_whole, summary.foreign)
         return Verdict(oldest is not None and oldest[1] == self.claimant[1], summary.foreign)
 
 
-# Many Ingresses ask about one host: it is read once for all of them.
-@lru_cache(maxsize=_MOST_KNOWN)
-def _summary_of(found: Same[Sequence[Resource]], host: str, vendors: Vendors, classes: frozenset[str]) -> _Summary:
+_known: Final = KeptAnswers[tuple[str, Vendors, frozenset[str]], Sequence[Resource], _Summary]()
+
+
+def _summary_of(found: Sequence[Resource], host: str, vendors: Vendors, classes: frozenset[str]) -> _Summary:
+    # Many Ingresses ask about one host: it is read once for all of them.
+    key = host, vendors, classes
+    summary = _known.find(key, found)
+    if summary is None:
+        summary = _read_summary(found, host, vendors, classes)
+        _known.keep(key, found, summary, size_of_all(found, _MOST_OF_HOST))
+    return summary
+
+
+def _read_summary(found: Sequence[Resource], host: str, vendors: Vendors, classes: frozenset[str]) -> _Summary:
     serving: list[Served] = []
 
     def take(served: Served, *, is_there: bool) -> None:
@@ -104,7 +116,7 @@ def _summary_of(found: Same[Sequence[Resource]], host: str, vendors: Vendors, cl
             serving.append(served)
 
     reader = Reader(vendors, classes)
-    reader.read(found.found, take)
+    reader.read(found, take)
     oldest = min((one.age for one in serving), default=None)
     is_whole = oldest is not None and any(one.age[1] == oldest[1] and host in one.wholes for one in serving)
     return _Summary(oldest, is_whole, reader.others)

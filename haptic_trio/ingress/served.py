@@ -11,6 +11,7 @@ from haptic_trio.gateway.hostnames import is_hostname
 from haptic_trio.gateway.listeners.listeners import PARENT_INDEX, gateway_in
 from haptic_trio.gateway.objects import Resource, dig, items_of, name_of, namespace_of, text_of
 from haptic_trio.gateway.routes.index_keys import ROUTE_KEYS
+from haptic_trio.ingress.kept_answers import KeptAnswers, size_of
 from haptic_trio.jsonpath import Path
 
 ANY: Final = "*"
@@ -48,8 +49,6 @@ _LATER: Final = "~"
 """Of one without a creation time, which comes after all others."""
 MOST_PAIRS: Final = 10_000
 """Most pairs of an alias and a path of an Ingress, and of a host and a Secret that is named for all hosts."""
-_MOST_KEPT: Final = 4 << 20
-"""Bytes of JSON of the Ingresses whose answers are kept, which take up to ten times as much memory."""
 _MOST_KNOWN_PATHS: Final = 1_024
 _LONGEST_KNOWN_PATH: Final = 64
 
@@ -114,44 +113,18 @@ _NOTHING: Final = Served(("", "", ""), {}, {}, clients=False, passes_through=Fal
 _NO_CERTIFICATES: Final[Mapping[str, tuple[Named, ...]]] = {}
 
 
-class _Known:
-    """Answers of `served_by`; each keeps its Ingress, so that no other one gets its identity."""
-
-    def __init__(self) -> None:
-        self._found: dict[int, tuple[Resource, Vendors, Served]] = {}
-        self._size = 0
-
-    def find(self, ingress: Resource, vendors: Vendors) -> Served | None:
-        known = self._found.get(id(ingress))
-        return known[2] if known is not None and known[0] is ingress and known[1] is vendors else None
-
-    def keep(self, ingress: Resource, vendors: Vendors, served: Served) -> None:
-        size = _size_of(ingress)
-        if self._size + size > _MOST_KEPT:
-            self._found, self._size = {}, 0
-        self._size += size
-        self._found[id(ingress)] = ingress, vendors, served
-
-
-_known: Final = _Known()
+_known: Final = KeptAnswers[tuple[int, Vendors], Resource, Served]()
 
 
 def served_by(ingress: Resource, vendors: Vendors) -> Served:
     """Return what *ingress* serves, whatever its class is; a canary serves nothing of its own."""
-    found = _known.find(ingress, vendors)
+    key = id(ingress), vendors
+    found = _known.find(key, ingress)
     if found is None:
         # Each host of an Ingress asks, so what was found is kept for a while.
         found = _served_by(ingress, vendors)
-        _known.keep(ingress, vendors, found)
+        _known.keep(key, ingress, found, size_of(ingress))
     return found
-
-
-def _size_of(ingress: Resource) -> int:
-    """Return the bytes of *ingress* as JSON; one that cannot be written so leaves no room for others."""
-    try:
-        return len(msgspec.json.encode(ingress))
-    except (TypeError, ValueError):
-        return _MOST_KEPT
 
 
 def _served_by(ingress: Resource, vendors: Vendors) -> Served:

@@ -1,11 +1,14 @@
 """Of each host with gaps, one Ingress names them, and it decides as the plainest definition does."""
 
+import tracemalloc
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from haptic_trio.ingress import gaps
 from haptic_trio.ingress.classes import class_of
 from haptic_trio.ingress.gaps import gaps_of
 from haptic_trio.ingress.served import ANY, HOSTS_INDEX, Served, served_by
@@ -65,3 +68,34 @@ def test_gaps_are_those_of_a_complete_read_after_each_change(
         expected = plainly(served, is_open=is_open)
         assert found_in(remembering, served, is_open=is_open) == expected
         assert found_in(store, served, is_open=is_open) == expected
+
+
+def test_former_ingresses_do_not_stay_in_memory() -> None:
+    labels, number = 4_000, 50
+    tracemalloc.start()
+    try:
+        for version in range(number):
+            store = Store("ingressesByHost", [HOSTS_INDEX])
+            one = ingress(f"a{version}", rule(f"a{version}.test", path(f"/{version}{'x' * 200_000}", "web")))
+            one["metadata"]["labels"] = {f"label-{version}-{label}": "" for label in range(labels)}
+            store.upsert(one)
+            assert found_in(store, [served_by(one, VENDORS)], is_open=False)
+            if not version:
+                first, _ = tracemalloc.get_traced_memory()
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert kept < first * number / 2
+
+
+def test_a_host_that_many_large_ingresses_share_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Mock(wraps=gaps._read_summary)
+    monkeypatch.setattr(gaps, "_read_summary", read)
+    store = Store("ingressesByHost", [HOSTS_INDEX])
+    for number in range(60):
+        store.upsert(ingress(f"a{number}", rule("a.example", path(f"/{number}{'x' * 100_000}", "web"))))
+    served = [served_by(one, VENDORS) for one in store.list()]
+
+    assert found_in(store, served, is_open=False) == {"a.example": False}
+    assert [call.args[1] for call in read.call_args_list].count("a.example") == 1

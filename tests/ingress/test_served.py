@@ -106,7 +106,7 @@ def test_versions_of_a_large_ingress_do_not_stay_in_memory() -> None:
     finally:
         tracemalloc.stop()
 
-    assert kept < first * number / 4
+    assert kept < first * number / 2
 
 
 def test_an_ingress_that_cannot_be_written_as_json_is_read() -> None:
