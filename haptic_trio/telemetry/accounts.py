@@ -23,6 +23,11 @@ OLDEST_CHANGE: Final = Family(
     "gauge",
     "How long the oldest change waits that some instance does not run yet; 0 where there is none.",
 )
+SLOWED_NAMESPACES: Final = Family(
+    f"{PREFIX}slowed_namespaces",
+    "gauge",
+    "Namespaces that have caused many reloads: their changes alone reload no instance now.",
+)
 PROBLEMS: Final = Family(
     f"{PREFIX}problems",
     "gauge",
@@ -57,6 +62,9 @@ class Accounts:
         readings = Readings(metrics.families)
         self._problems: dict[str, int] = {}
         readings.add(PROBLEMS, lambda: [((), float(sum(self._problems.values())))])
+        # Namespaces with the ends of their holds.
+        self._slowed: tuple[tuple[str, float], ...] = ()
+        readings.add(SLOWED_NAMESPACES, lambda: [((), float(sum(end > self._clock() for _, end in self._slowed)))])
         readings.add(OLDEST_CHANGE, lambda: [((), self._propagation.oldest(self._clock()))])
 
     def take(self, event: msgspec.Struct) -> None:
@@ -72,6 +80,8 @@ class Accounts:
                 self._take_phases(event)
             case m.InstanceDeployed():
                 self._take_deployed(event)
+            case m.DeploymentCompleted():
+                self._slowed = event.state.slowed
             case m.InstanceFailed():
                 self._count_instance(event.endpoint, "failed")
                 self._set(self._metrics.instance_failing, event.endpoint, 1)
@@ -80,12 +90,15 @@ class Accounts:
             case m.LeadershipChanged():
                 self._is_leader = event.is_leader
                 self._propagation.clear()
+                # Each term counts reloads from the beginning.
+                self._slowed = ()
                 if not event.is_leader:
                     self._forget_standings()
             case m.ProblemsReported():
                 self._take_problems(event)
             case m.IterationEnded():
                 self._propagation.clear()
+                self._slowed = ()
                 # The next iteration may have another mode.
                 self._prepares = False
             case _:

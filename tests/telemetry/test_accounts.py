@@ -283,6 +283,17 @@ def test_instance_that_holds_back_does_not_count_as_reached(metrics: Metrics, ac
     assert value(metrics, "propagation_duration_seconds_sum") == 2.0
 
 
+def test_slowed_namespaces_count_until_their_holds_end(metrics: Metrics, accounts: Accounts, clock: Clock) -> None:
+    state = m.DeploymentState(slowed=(("one", 5.0), ("two", 20.0)))
+    accounts.take(msgspec.structs.replace(example_of(m.DeploymentCompleted), state=state))
+
+    assert value(metrics, "slowed_namespaces") == 2
+    clock.now = 10.0
+    assert value(metrics, "slowed_namespaces") == 1
+    accounts.take(m.LeadershipChanged(is_leader=False, identity="x", transitions=2))
+    assert value(metrics, "slowed_namespaces") == 0
+
+
 @pytest.mark.parametrize(
     "other", [m.LeadershipChanged(is_leader=False, identity="x", transitions=2), example_of(m.IterationEnded)]
 )

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from haptic_trio.cli.serving import probes
 from haptic_trio.metrics import BUILD_INFO, PREFIX, Family, Metrics
-from haptic_trio.telemetry.accounts import OLDEST_CHANGE, PROBLEMS
+from haptic_trio.telemetry.accounts import OLDEST_CHANGE, PROBLEMS, SLOWED_NAMESPACES
 from haptic_trio.webhook.metrics import WebhookMetrics
 from haptic_trio.workqueue.metrics import WorkQueueMetrics
 from tools.docgen.configuration import replace_below
@@ -36,7 +36,7 @@ def all_families() -> tuple[Family, ...]:
     WebhookMetrics(made)
     queues = WorkQueueMetrics(CollectorRegistry()).families
     read = [value for value in vars(probes).values() if isinstance(value, Family)]
-    known = (*made.known, *queues.known, *read, *_PROCESS, BUILD_INFO, OLDEST_CHANGE, PROBLEMS)
+    known = (*made.known, *queues.known, *read, *_PROCESS, BUILD_INFO, OLDEST_CHANGE, PROBLEMS, SLOWED_NAMESPACES)
     return tuple(sorted(known, key=lambda family: family.name))
 
 
