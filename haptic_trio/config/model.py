@@ -165,9 +165,9 @@ class ReconcilerConfig(_Model, frozen=True):
     runtime_interval: Duration = Duration(0.05)
     """The first change triggers at once; further changes within this time are combined. Not used in classic mode."""
     intake_time: Duration = Duration(0.2)
-    """CPU time of a render at which the controller aims while the changes of a namespace are too many for one render.
-    The others wait for the next renders, which follow at once, so that changes of other namespaces are not delayed.
-    `0s` turns this off. Not used in classic mode, or with `validation.mode: strict`."""
+    """CPU time of a render at which the controller aims while the changes of a namespace, or of all, are too many for
+    one. The others wait for the next renders, which follow at once, so that changes of other namespaces are not
+    delayed. `0s` turns this off. Not used in classic mode, or with `validation.mode: strict`."""
 
 
 class ValidationMode(StrEnum):

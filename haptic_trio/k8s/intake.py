@@ -1,13 +1,16 @@
-"""Intake: how many changed objects of a namespace a cycle takes in; the others wait for the next cycles.
+"""Intake: how many changed objects a cycle takes in, of each namespace and in all; the others wait for later cycles.
 
 One tenant may change thousands of objects at once. A cycle that rendered all
 of them would hold up the changes of other namespaces. So each namespace has a
-share of a cycle for each kind. An object that waits is as it was before in
+share of a cycle for each kind. A tenant who may create namespaces has
+thousands of shares. So a cycle also has a total, and beyond it namespaces
+without recent changes come first. An object that waits is as it was before in
 every store: its change seems to arrive later. Deletions never wait.
 """
 
 from collections import Counter
 from collections.abc import Mapping
+from heapq import nsmallest
 from itertools import chain, islice
 from math import inf
 from typing import Final, TypeAlias
@@ -17,6 +20,14 @@ from haptic_trio.k8s.resource import ResourceRef
 FIRST_SHARE: Final = 100
 LEAST_SHARE: Final = 5
 MOST_SHARE: Final = 1000
+TOTAL: Final = 4
+"""Shares that the changes of all namespaces have in a cycle; quiet namespaces have as many again."""
+QUIET: Final = 3
+"""Cycles without a change after which a namespace is quiet."""
+SETTLING: Final = 100
+"""Cycles after its first change in which a namespace counts as new, and ranks behind all others that wait."""
+MOST_KNOWN: Final = 100_000
+"""Namespaces that an intake remembers, since they may come and go without an end; others count as new."""
 
 Queue: TypeAlias = tuple[str, str]
 """Kind and namespace."""
@@ -38,7 +49,13 @@ class Intake:
         """Whether the present cycle is the first one, which renders everything, however few objects changed."""
         self._taken: set[ResourceRef] = set()
         self._counts: Counter[Queue] = Counter()
+        self._total = 0
+        """Number of objects in `_counts`."""
+        self._cycle = 0
+        self._last_cycles: dict[str, int] = {}
+        """By namespace, the last cycle before this one that took in a change of it; for a new one, in the future."""
         self._waiting: dict[Queue, dict[ResourceRef, None]] = {}
+        """The queues whose turn is next come first."""
         self._heavy: dict[ResourceRef, None] = {}
         self._turns: dict[str, int] = {}
         """By namespace, the number of its last turn to have a heavy object."""
@@ -102,7 +119,11 @@ class Intake:
 
         Stores that ask for the same object get the same answer until the next `begin`.
         """
-        if not self.is_limited or not ref.namespace:
+        if not ref.namespace:
+            return True
+        if not self.is_limited:
+            # Namespaces of the first cycle are not new.
+            self._remember(ref.namespace, self._cycle)
             return True
         if ref in self._heavy:
             return False
@@ -110,12 +131,30 @@ class Intake:
         if ref in self._taken:
             return True
         waiting = self._waiting.get(queue)
-        if waiting is not None or self._counts[queue] >= self._share:
+        if waiting is not None or self._counts[queue] >= self._share or not self._has_room(ref.namespace):
             self._waiting.setdefault(queue, {})[ref] = None
             return False
-        self._counts[queue] += 1
-        self._taken.add(ref)
+        self._take(ref)
         return True
+
+    def _has_room(self, namespace: str) -> bool:
+        """Whether the total of the cycle leaves room for a change of *namespace*."""
+        most = TOTAL * self._share
+        if self._total < most:
+            return True
+        return self._total < 2 * most and self._cycle - self._last_cycle(namespace) >= QUIET
+
+    def _last_cycle(self, namespace: str) -> float:
+        return self._last_cycles.get(namespace, inf)
+
+    def _take(self, ref: ResourceRef) -> None:
+        self._counts[ref.kind, ref.namespace] += 1
+        self._total += 1
+        self._taken.add(ref)
+
+    def _remember(self, namespace: str, cycle: int) -> None:
+        if not self._is_open and (namespace in self._last_cycles or len(self._last_cycles) < MOST_KNOWN):
+            self._last_cycles[namespace] = cycle
 
     def forget(self, ref: ResourceRef) -> None:
         """Let *ref* wait no longer: it is deleted, or taken in."""
@@ -128,13 +167,18 @@ class Intake:
                 del self._waiting[queue]
 
     def begin(self, *, is_for_others: bool = False, is_for_all: bool = False) -> tuple[ResourceRef, ...]:
-        """Begin another cycle; return the objects that have waited and are taken in now, oldest changes first.
+        """Begin another cycle; return the objects that have waited and are taken in now: one share at most.
 
-        With *is_for_others* the cycle is for changes that have not waited, and none that has waited is taken in.
-        With *is_for_all* everything is taken in, as in the first cycle.
+        The oldest changes of a queue come first. With *is_for_others* the cycle is for changes that have not waited,
+        and none that has waited is taken in. With *is_for_all* everything is taken in, as in the first cycle.
         """
+        for _, namespace in self._counts:
+            last = self._last_cycles.get(namespace, self._cycle + SETTLING)
+            self._remember(namespace, max(last, self._cycle))
         self._taken.clear()
         self._counts.clear()
+        self._total = 0
+        self._cycle += 1
         self._is_first = not self._has_begun
         if self._is_first or is_for_all:
             self._has_begun = True
@@ -145,18 +189,34 @@ class Intake:
             return ()
         # The share of a namespace is smaller if several wait, so that all of them together hold up others no longer.
         share = max(1, self._share // max(1, len(self._waiting)))
-        found = [ref for refs in self._waiting.values() for ref in islice(refs, share)]
+        queues = self._next_queues()
+        found = [ref for queue in queues for ref in islice(self._waiting[queue], share)]
         for ref in found:
             self.forget(ref)
-            self._counts[ref.kind, ref.namespace] += 1
-        self._taken.update(found)
+            self._take(ref)
+        for queue in queues:
+            if queue in self._waiting:
+                self._waiting[queue] = self._waiting.pop(queue)
         return tuple(found)
+
+    def _next_queues(self) -> list[Queue]:
+        """Return the waiting queues that have a turn now, at most as many as a share has objects.
+
+        One half are the first ones, so that none waits for ever. The other half are those of the namespaces whose last
+        change is longest ago, so that very many new namespaces do not hold up those with a change now and then.
+        """
+        if len(self._waiting) <= self._share:
+            return list(self._waiting)
+        found = dict.fromkeys(islice(self._waiting, self._share // 2))
+        others = islice(self._waiting, len(found), None)
+        found.update(dict.fromkeys(nsmallest(self._share - len(found), others, lambda one: self._last_cycle(one[1]))))
+        return list(found)
 
     def note(self, seconds: float) -> None:
         """Adjust the shares to the duration of the cycle that just ended, unless it was the first one."""
         if self._is_first:
             return
-        taken = sum(self._counts.values())
+        taken = self._total
         if seconds > self._seconds and taken > LEAST_SHARE:
             self._share = max(LEAST_SHARE, int(min(self._share, taken) * self._seconds / seconds))
         elif self._waiting and 2 * taken >= self._share and seconds < self._seconds / 2:
@@ -164,6 +224,8 @@ class Intake:
 
     def take_over(self, former: "Intake") -> None:
         """Let the objects wait that wait in *former*; the first `begin` takes them in."""
+        self._cycle = former._cycle  # noqa: SLF001  the two are of one class
+        self._last_cycles = dict(former._last_cycles)  # noqa: SLF001  the two are of one class
         self._waiting = {queue: dict(refs) for queue, refs in former._waiting.items()}  # noqa: SLF001  the two are of one class
         for ref in former._heavy:  # noqa: SLF001  the two are of one class
             self._waiting.setdefault((ref.kind, ref.namespace), {})[ref] = None
