@@ -112,6 +112,7 @@ class DryRuns:
                     replacements,
                     self._quarantine.recall(),
                     limit=limit,
+                    longest=self._pauses.longest_render(namespace),
                     note=partial(self._pauses.note, namespace),
                 )
             before, after = dry_run.before, dry_run.after

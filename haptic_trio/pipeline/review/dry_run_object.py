@@ -63,9 +63,10 @@ async def render_dry_run(
     recall: Recall,
     *,
     limit: float,
+    longest: float = LONGEST_RENDER,
     note: Callable[[float], None] = lambda _seconds: None,
 ) -> DryRunRender:
-    """Render *stores* with *replacements* in a worker thread, for at most *limit* seconds and `LONGEST_RENDER`.
+    """Render *stores* with *replacements* in a worker thread, for at most *limit* seconds and *longest*.
 
     *note* is called in that thread with the seconds of CPU time that it took.
     The renderer must have a newest render of *stores*. Meanwhile no other
@@ -74,10 +75,11 @@ async def render_dry_run(
     fetched, and count as empty. Raises `DryRunError` when the time is up, and
     for an object of a namespace on which very many fragments depend.
     """
-    until = clock() + min(limit, LONGEST_RENDER)
+    seconds = min(limit, longest)
+    until = clock() + seconds
     for _turn in range(MOST_FETCHES):
         permit = RenderPermit(until)
-        stage = _DryRunStage(renderer, stores, recall, permit, replacements)
+        stage = _DryRunStage(renderer, stores, recall, permit, replacements, seconds)
         outcome = await renderer.lend(partial(_run_measured, stage, note), permit)
         if outcome is None:
             raise DryRunError("nothing has been rendered yet")
@@ -111,12 +113,14 @@ class _DryRunStage:
         recall: Recall,
         permit: RenderPermit,
         replacements: Replacements,
+        seconds: float,
     ) -> None:
         self._renderer = renderer
         self._stores = stores
         self._recall = recall
         self._permit = permit
         self._replacements = replacements
+        self._seconds = seconds
 
     def run(self, before: Rendered, session: Session) -> DryRunRender | PendingSources | DryRunError:
         """Return the result, or the sources that have to fetch something first; *session* made the render *before*."""
@@ -135,7 +139,7 @@ class _DryRunStage:
                 after = msgspec.structs.replace(output_of(session), is_new=False)
         except RejectedError as exc:
             if not self._permit.is_valid or clock() > self._permit.until:
-                raise DryRunError("rendering the change takes too long") from exc
+                raise DryRunError(f"rendering the change takes too long: more than {self._seconds:g} s") from exc
             problems = exc.problems
         finally:
             # The next render reports all of these as changed: restored outputs are new copies.
