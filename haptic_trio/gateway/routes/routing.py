@@ -5,10 +5,11 @@ Routes with a common key share one entry, which the oldest of them writes; the
 other routes with the key are found by host name and path.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import takewhile
-from typing import Any, Final
+from itertools import groupby, takewhile
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -76,7 +77,7 @@ def entries(
     served = _Known(kind, lookups, controller, normalizes=normalizes)
     if is_rejected:
         served.reject(route)
-    paths = sorted(path for kind_of_path, path in served.paths_of(route) if kind_of_path == path_kind)
+    paths = sorted(path for kind_of_path, path in served.matches_of(route) if kind_of_path == path_kind)
     for attached in listeners_for(route, kind.name, lookups, controller).values() if paths else ():
         for hostname, _ in attached.hostnames:
             resolver = _Resolver(served, attached.listener, hostname, lookups)
@@ -105,6 +106,14 @@ def _rule_key(route: Resource, kind: RouteKind, rule: int, match: int) -> str:
     return f"{kind.name}/{namespace_of(route)}/{name_of(route)}/{rule}.{match}"
 
 
+class _Found(NamedTuple):
+    """A match of a route, by its rule and its position among the matches of this rule."""
+
+    rule: ServedRule
+    position: int
+    match: Match
+
+
 class _Known:
     """Cache of the rules and host names of routes of one kind, for the computation of one result."""
 
@@ -116,7 +125,7 @@ class _Known:
         self._known: dict[tuple[str, str], list[ServedRule] | GatewayObjectError] = {}
         self._few: dict[_Source, tuple[Resource, ...] | None] = {}
         self._hostnames: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
-        self._paths: dict[tuple[str, str], frozenset[tuple[str, str]]] = {}
+        self._matches: dict[tuple[str, str], dict[tuple[str, str], list[_Found]]] = {}
 
     def hostnames_of(self, route: Resource, listener: Listener) -> dict[str, str]:
         """Return the host names that *route* shares with *listener*, each with the most specific one of the route."""
@@ -127,19 +136,21 @@ class _Known:
             known = self._hostnames[key] = {one: _own_hostnames(route, attached) for one, attached in found.items()}
         return known.get(listener.key, {})
 
-    def paths_of(self, route: Resource) -> frozenset[tuple[str, str]]:
-        """Return kind and text of the paths of `of`, or raise its error."""
-        key = namespace_of(route), name_of(route)
-        known = self._paths.get(key)
-        if known is None:
-            rules = self.of(route)
-            known = frozenset((one.path_kind, self.path_of(one)) for rule in rules for one in rule.matches)
-            self._paths[key] = known
-        return known
+    def matches_of(self, route: Resource) -> Mapping[tuple[str, str], Sequence["_Found"]]:
+        """Return the matches of `of` by kind and text of their paths, or raise its error.
 
-    def path_of(self, match: Match) -> str:
-        """Return the path of *match* as keys have it: in its normal form, unless paths are compared as they are."""
-        return normal_path(match.path) if self.normalizes else match.path
+        Paths are in their normal form, unless they are compared as they are.
+        """
+        name = namespace_of(route), name_of(route)
+        known = self._matches.get(name)
+        if known is None:
+            known = {}
+            for rule in self.of(route):
+                for position, match in enumerate(rule.matches):
+                    path = normal_path(match.path) if self.normalizes else match.path
+                    known.setdefault((match.path_kind, path), []).append(_Found(rule, position, match))
+            self._matches[name] = known
+        return known
 
     def few(self, source: "_Source") -> tuple[Resource, ...] | None:
         """Return the routes that *source* finds, the oldest first; None if there are many."""
@@ -326,7 +337,7 @@ class _Resolver:
         if self._hostname not in self._served.hostnames_of(route, self._listener):
             return False
         try:
-            return (key.path_kind, key.path) in self._served.paths_of(route)
+            return (key.path_kind, key.path) in self._served.matches_of(route)
         except GatewayObjectError:
             # The faulty route is reported when it is rendered itself.
             return False
@@ -335,15 +346,14 @@ class _Resolver:
         found = []
         for route in routes:
             own = self._served.hostnames_of(route, self._listener).get(self._hostname, ANY)
-            for rule in self._served.of(route):
-                backends = None
-                for position, match in enumerate(rule.matches):
-                    if (match.path_kind, self._served.path_of(match)) != (key.path_kind, key.path):
-                        continue
-                    if backends is None:
-                        is_closed = rule.error is not None or rule.is_rejected
-                        backends = () if is_closed else backends_of(route, rule.source, self._kind, self._lookups)
-                    plain = is_plain(rule.source, backends)
+            matches = self._served.matches_of(route).get((key.path_kind, key.path), ())
+            for _, of_rule in groupby(matches, attrgetter("rule.number", "rule.is_widened")):
+                same = tuple(of_rule)
+                rule = same[0].rule
+                is_closed = rule.error is not None or rule.is_rejected
+                backends = () if is_closed else backends_of(route, rule.source, self._kind, self._lookups)
+                plain = is_plain(rule.source, backends)
+                for _, position, match in same:
                     target = backends[0].name if plain else f"={_rule_key(route, self._kind, rule.number, position)}"
                     owner = foreign_owner(route, target) if plain and self._kind.has_requests else ""
                     if rule.is_rejected:
