@@ -139,7 +139,7 @@ def test_an_empty_file_a_fifo_or_a_link_is_replaced_by_a_token(tmp_path: Path) -
     assert read_token(tmp_path) == path.read_text().strip()
     path.unlink()
     elsewhere = tmp_path / "elsewhere"
-    elsewhere.write_text("somebody else knows this token\n")
+    elsewhere.write_text("another user knows this token\n")
     path.symlink_to(elsewhere)
     assert read_token(tmp_path) == path.read_text().strip() != elsewhere.read_text().strip()
     path.unlink()

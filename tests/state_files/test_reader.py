@@ -37,7 +37,7 @@ def put_socket(path: Path) -> None:
 
 def put_link(path: Path) -> None:
     target = path.with_name("elsewhere")
-    target.write_text('{"name": "of somebody else"}')
+    target.write_text('{"name": "of another user"}')
     path.symlink_to(target)
 
 
