@@ -7,8 +7,11 @@ raises ends that connection alone.
 import os
 import socket
 import ssl
+from collections import Counter
+from collections.abc import Iterable
+from enum import Enum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 
 import trio
 from starlette.types import ASGIApp
@@ -19,6 +22,7 @@ from haptic_trio.logs import get_logger
 
 BACKLOG: Final = 128
 _UNIX: Final = "unix:"
+_T = TypeVar("_T")
 
 
 async def serve_asgi(
@@ -86,6 +90,22 @@ def _open_unix(path: Path, umask: int | None) -> socket.socket:
             os.umask(former)
 
 
+class _Phase(Enum):
+    """The phases of a connection."""
+
+    NEW = "before its first request"
+    BUSY = "in a request, which may be a session without an end"
+    IDLE = "between two requests"
+
+
+class _Open(NamedTuple):
+    """A connection."""
+
+    client: str | None
+    """Address of the client; None on a unix socket."""
+    phase: _Phase
+
+
 class _Server:
     """The connections of one address."""
 
@@ -95,45 +115,51 @@ class _Server:
         self._context = context
         self._log = get_logger("http")
         self._turns = Turns()
-        self._new: dict[trio.CancelScope, None] = {}
-        """The connections that have not sent a request yet, the oldest first."""
-        self._busy: dict[trio.CancelScope, None] = {}
-        """Those with a request in progress, which may be a session without an end, the longest first."""
-        self._idle: dict[trio.CancelScope, None] = {}
-        """Those between two requests, the one that has been idle longest first."""
-        self._groups = (self._new, self._idle, self._busy)
+        self._open: dict[trio.CancelScope, _Open] = {}
+        """The connections that need not make room, in the order in which they entered their phases."""
 
     async def serve_stream(self, transport: trio.SocketStream) -> None:
         """Serve one connection; raises nothing."""
         with trio.CancelScope() as scope:
             self._make_room()
-            self._new[scope] = None
             try:
-                await self._serve(transport, scope)
+                peers = self._peers_of(transport)
+                self._open[scope] = _Open(peers.client and peers.client[0], _Phase.NEW)
+                await self._serve(transport, scope, peers)
             except* (DisconnectedError, OSError, trio.BrokenResourceError, trio.ClosedResourceError):
                 pass
             except* Exception as group:  # noqa: BLE001  a bug in the application is logged, and ends this connection alone
                 self._log.error("a request failed", exc_info=group)
             finally:
-                self._take_out(scope)
+                self._open.pop(scope, None)
 
     def _make_room(self) -> None:
-        """Close the first connection of the largest group, so that no kind of flood keeps the clients of others out."""
-        if sum(map(len, self._groups)) >= self._limits.connections:
-            largest: dict[trio.CancelScope, None] = max(self._groups, key=len)
-            first = next(iter(largest))
-            self._take_out(first)
-            first.cancel(reason="there are too many connections")
+        """At the limit, close a connection of the client address that has the most, so that no flood keeps others out.
 
-    def _take_out(self, scope: trio.CancelScope) -> bool:
-        """Take *scope* out of its group; return whether it was in one."""
-        for group in self._groups:
-            if scope in group:
-                del group[scope]
-                return True
-        return False
+        It is the first one of the phase that most of its connections are in:
+        floods come from many addresses, too, or through one proxy.
+        """
+        if len(self._open) < self._limits.connections:
+            return
+        client = _most_frequent(one.client for one in self._open.values())
+        phase = _most_frequent(one.phase for one in self._open.values() if one.client == client)
+        first = next(scope for scope, one in self._open.items() if one == (client, phase))
+        del self._open[first]
+        first.cancel(reason="there are too many connections")
 
-    async def _serve(self, transport: trio.SocketStream, scope: trio.CancelScope) -> None:
+    def _enter(self, scope: trio.CancelScope, phase: "_Phase") -> None:
+        # One that has to make room is not there any more.
+        if former := self._open.pop(scope, None):
+            self._open[scope] = former._replace(phase=phase)
+
+    def _peers_of(self, transport: trio.SocketStream) -> Peers:
+        return Peers(
+            scheme="http" if self._context is None else "https",
+            client=_address_of(transport.socket.getpeername()),
+            server=_address_of(transport.socket.getsockname()),
+        )
+
+    async def _serve(self, transport: trio.SocketStream, scope: trio.CancelScope, peers: Peers) -> None:
         stream: trio.abc.Stream = transport
         if self._context is not None:
             stream = trio.SSLStream(
@@ -145,24 +171,21 @@ class _Server:
                     await stream.do_handshake()
                 if limit.cancelled_caught:
                     raise DisconnectedError
-            peers = Peers(
-                scheme="http" if self._context is None else "https",
-                client=_address_of(transport.socket.getpeername()),
-                server=_address_of(transport.socket.getsockname()),
-            )
             connection = Connection(self._app, wire, peers, self._limits)
             while (request := await connection.next_request()) is not None:
-                # One that has to make room is in no group any more.
-                if self._take_out(scope):
-                    self._busy[scope] = None
+                self._enter(scope, _Phase.BUSY)
                 if not await connection.serve(request):
                     break
-                if self._take_out(scope):
-                    self._idle[scope] = None
+                self._enter(scope, _Phase.IDLE)
 
 
 def _address_of(name: Any) -> tuple[str, int] | None:
     return (str(name[0]), int(name[1])) if isinstance(name, tuple) else None
+
+
+def _most_frequent(values: Iterable[_T]) -> _T:
+    """Return the value that occurs most often, of several the first one."""
+    return Counter(values).most_common(1)[0][0]
 
 
 def _text_of(name: Any) -> str:

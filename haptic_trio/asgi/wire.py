@@ -27,7 +27,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     message_bytes: int = CHUNK
     """Of one message that a client sends on a WebSocket."""
     connections: int = 256
-    """At once; beyond that, the first one of the largest group makes room: before a request, in one, or between two."""
+    """At once; beyond that, one of the client address that has the most makes room."""
 
 
 class DisconnectedError(Exception):

@@ -104,6 +104,26 @@ async def test_sessions_without_an_end_do_not_keep_others_out() -> None:
         nursery.cancel_scope.cancel()
 
 
+async def test_a_flood_from_one_address_does_not_disconnect_clients_at_other_addresses() -> None:
+    async with served(Limits(connections=8, idle=3600)) as site, trio.open_nursery() as nursery:
+        probe = await trio.open_tcp_stream("127.0.0.1", site.port, local_address="127.0.0.2")
+        async with probe:
+            await probe.send_all(b"GET /healthz HTT")
+            # None of these sends a request, as the probe, which has been waiting the longest.
+            for _ in range(20):
+                connection = await nursery.start(_keep_open, site)
+                await connection.send_all(b"G")
+            await probe.send_all(b"P/1.1\r\nHost: x\r\n\r\n")
+            assert await probe.receive_some(12) == b"HTTP/1.1 200"
+        nursery.cancel_scope.cancel()
+
+
+async def _keep_open(site: Site, task_status: trio.TaskStatus[trio.abc.Stream]) -> None:
+    async with site.connection() as stream:
+        task_status.started(stream)
+        await trio.sleep_forever()
+
+
 async def test_a_unix_socket_has_the_rights_of_the_umask(tmp_path: Path, nursery: trio.Nursery) -> None:
     path = tmp_path / "socket"
     for _ in range(2):
