@@ -16,7 +16,7 @@ from haptic_trio.fleet.model import GroupSpec, InstanceState, ProviderStatus
 from haptic_trio.fleet.plan import plan
 from tests.fleet.rig.world import GROUP, Thing, World, drive
 
-EXAMPLES = max(2_000, 10 * settings.default.max_examples if settings.default else 0)
+EXAMPLES = 10 * settings.default.max_examples if settings.default else 500
 GRACE = 60.0
 CALLS = ("put", "forget", "create", "status", "drained", "begin_drain", "delete")
 CHOICE = st.integers(0, 9)

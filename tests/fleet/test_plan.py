@@ -20,7 +20,7 @@ from haptic_trio.fleet.plan import Create, Delete, Drain, expiry_of, next_due, p
 
 KEY = GroupKey("web")
 NOW = 10_000.0
-EXAMPLES = max(2_000, 10 * settings.default.max_examples if settings.default else 0)
+EXAMPLES = 10 * settings.default.max_examples if settings.default else 500
 
 
 def make_spec(**fields: object) -> GroupSpec:

@@ -14,7 +14,7 @@ from haptic_trio.workqueue.work_queue import QueueShutdown, WorkQueue
 from tests.workqueue.fakes import CancelAtStep
 
 KEYS = st.sampled_from("abc")
-EXAMPLES = max(2_000, 10 * settings.default.max_examples if settings.default else 0)
+EXAMPLES = 10 * settings.default.max_examples if settings.default else 500
 
 
 class Ledger:

@@ -12,7 +12,7 @@ from haptic_trio.workqueue.work_queue import NotProcessing, QueueShutdown, WorkQ
 KEYS = st.sampled_from("abcd")
 PRIORITIES = st.sampled_from([0, 0, 0, 5, -100])
 BASE, LONGEST = 0.5, 4.0
-EXAMPLES = max(2_000, 10 * settings.default.max_examples if settings.default else 0)
+EXAMPLES = 10 * settings.default.max_examples if settings.default else 500
 
 
 class ReadyKey:
