@@ -25,7 +25,7 @@ NGINX = "nginx.ingress.kubernetes.io"
 ORG = "haproxy.org"
 OTHER = "haproxy-ingress.github.io"
 HOST = "a.example.com"
-SIZE = 40
+SIZE = 20
 ISSUER = trustme.CA()
 ISSUED = ISSUER.issue_cert("h0.example.com")
 
