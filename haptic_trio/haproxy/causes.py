@@ -12,9 +12,6 @@ UNKNOWN: Final = ""
 UNATTRIBUTED: Final = frozenset({UNKNOWN})
 """The namespaces of a change that belongs to no known one; no namespace is slowed down for it."""
 
-_SECOND: Final = frozenset({"frontend", "userlist"})
-"""Kinds of sections whose names have the namespace second, after the library or the vendor of annotations."""
-
 
 def namespace_of_change(change: Section | FileChange) -> str:
     """Return the namespace whose objects have made *change*; `UNKNOWN` if none has, or several have."""
@@ -31,13 +28,15 @@ def _namespaces_of_backends(sections: Sequence[Section]) -> frozenset[str]:
 
 
 def _of_section(section: Section) -> str:
-    # The namespace is the part of a name before the first `_`, without a beginning such as `rate-limit::`. In names of
-    # frontends and userlists, and after beginnings such as `gateway-entry::`, which the name of a frontend follows, it
-    # is the second part. Names of sections that all namespaces share have no `_`.
-    beginning, separator, rest = section.name.partition("::")
-    has_beginning = bool(separator) and "_" not in beginning
-    place = int(section.kind in _SECOND or (has_beginning and beginning.startswith("gateway-")))
-    parts = (rest if has_beginning else section.name).split("_")
+    # The namespace is the part of a name before the first `_`, without beginnings such as `rate-limit::`. In names of
+    # userlists, it is the second part. Names of sections that all namespaces share have no `_`.
+    name = section.name
+    beginning, separator, rest = name.partition("::")
+    while separator and "_" not in beginning:
+        name = rest
+        beginning, separator, rest = name.partition("::")
+    place = int(section.kind == "userlist")
+    parts = name.split("_")
     return parts[place] if len(parts) > place + 1 else UNKNOWN
 
 

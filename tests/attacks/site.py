@@ -116,7 +116,7 @@ class Site:
         self.certificates = {host: certificates_for(host, self.files, self.lists[host]) for host in hosts}
         self.to_https = {host: is_sent_to_https(host, self.files) for host, _ in self.probes}
         self.redirects = frozenset(foreign_redirects(self.baseline.text, ATTACKER))
-        self.common_redirects = {line for name, line in self.redirects if name.startswith("frontend gateway_")}
+        self.common_redirects = {line for name, line in self.redirects if name.startswith("frontend gateway-port::")}
         named = [name.split()[1] for name in self.sections if VICTIM in name]
         files = (name for name in self.files if VICTIM in name)
         self.names_of_victim = (*VICTIM_HOSTS, *WILDCARDS, *named, *files)
@@ -225,7 +225,7 @@ class Site:
             for name, line in foreign_redirects(text, ATTACKER)
             # A namespace of another name is the attacker's as well: its Gateways have the redirects of all frontends.
             if (name, line) not in self.redirects
-            and not (name.startswith("frontend gateway_") and line in self.common_redirects)
+            and not (name.startswith("frontend gateway-port::") and line in self.common_redirects)
         )
         for host, before in self.to_https.items():
             if is_sent_to_https(host, files) != before:

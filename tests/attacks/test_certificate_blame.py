@@ -86,7 +86,7 @@ class Site:
 
 
 def _lines(found: ConfigValidated, port: int) -> list[str]:
-    text = found.generation.files[f"ssl/gateway_victim_shared_{port}.list"].content.decode()
+    text = found.generation.files[f"ssl/gateway-port::victim_shared_{port}.list"].content.decode()
     return [line for line in text.splitlines() if line.strip()]
 
 

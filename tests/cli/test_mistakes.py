@@ -130,6 +130,6 @@ def test_healthy_route_of_a_gateway_is_explained_first(site: Path, haproxy_binar
     output = explain(site, "shop.localhost/")
 
     assert "gateway.yaml" not in validate(site, haproxy_binary)
-    place = "at the listener default/gw/http of frontend gateway_default_gw_8085"
+    place = "at the listener default/gw/http of frontend gateway-port::default_gw_8085"
     made_by = "(maps/gateway-prefix.map:1, HTTPRoute default/shop)"
     assert f"routed to backend gateway::default_example_80 {made_by}, {place}" in output

@@ -74,11 +74,11 @@ def test_a_mixed_port_is_followed_to_the_frontend_that_serves() -> None:
 
     plain, web = routed(site, "shop.test/shop/a")
 
-    front = "gateway_web_gw_443"
+    front = "gateway-port::web_gw_443"
     place = f"web/gw/web of frontend {front}, which passes it to frontend {front}_inner_https"
     assert web.startswith("backend gateway::web_app_80 (maps/gateway-prefix.map:")
     assert web.endswith(f", HTTPRoute web/web), at the listener {place}")
-    assert plain == "404: no route matches, at the listener web/gw/plain of frontend gateway_web_gw_80"
+    assert plain == "404: no route matches, at the listener web/gw/plain of frontend gateway-port::web_gw_80"
     _, through = routed(site, "through.test/")
     assert through.startswith("backend")
     assert through.endswith(f"TLSRoute web/through), at the listener web/gw/through of frontend {front}")
@@ -87,7 +87,7 @@ def test_a_mixed_port_is_followed_to_the_frontend_that_serves() -> None:
 def test_a_host_has_its_listeners_and_another_one_is_unknown() -> None:
     site = site_of(gateway("gw", {"name": "a", "port": 80, "protocol": "HTTP", "hostname": "a.test"}))
 
-    assert notes_of(site, "a.test") == ["frontend gateway_web_gw_80: listener web/gw/a"]
+    assert notes_of(site, "a.test") == ["frontend gateway-port::web_gw_80: listener web/gw/a"]
     with pytest.raises(UnknownTargetError):
         explain(site, "b.test")
 

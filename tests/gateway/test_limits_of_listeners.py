@@ -33,7 +33,7 @@ def gateway_of(*listeners: tuple[str, int], **annotations: str) -> dict[str, obj
 
 def frontend(rendered: Rendered, port: int) -> str:
     """Return the section of the frontend for *port*."""
-    return rendered.text.partition(f"frontend gateway_web_gw_{port} ")[2].partition("\nfrontend ")[0]
+    return rendered.text.partition(f"frontend gateway-port::web_gw_{port} ")[2].partition("\nfrontend ")[0]
 
 
 @contextmanager

@@ -65,7 +65,7 @@ def test_a_rejected_gateway_of_another_namespace_keeps_no_renewed_certificate_fr
     assert RENEWED[0] in rendered.texts[FILE].text
     # The rejected Gateway is served as before, and with the renewed certificate, too.
     assert rejected_in(rendered) == [("evil", True)]
-    assert rendered.text.count("frontend gateway_") == 2
+    assert rendered.text.count("frontend gateway-port::") == 2
 
 
 def test_a_rejected_gateway_shows_the_renewed_certificate_when_no_other_one_has_the_file_any_more() -> None:
@@ -91,4 +91,4 @@ def test_of_two_rejected_gateways_that_of_the_namespace_of_the_secret_has_its_ce
 
     assert rejected_in(rendered) == [("evil", True), ("victim", True)]
     assert RENEWED[0] in rendered.texts[FILE].text
-    assert rendered.text.count("frontend gateway_") == 2
+    assert rendered.text.count("frontend gateway-port::") == 2

@@ -37,9 +37,9 @@ def _pieces(lines: Iterable[tuple[str, str]]) -> Iterable[Piece]:
         ("backend gateway::shop_web_80", "shop"),
         ("backend gateway::shop_web_80::HTTPRoute_bank_web::error-pages", "shop"),
         ("backend rate-limit::shop_web", "shop"),
-        ("backend gateway-entry::gateway_shop_gw_443_inner_https", "shop"),
-        ("backend gateway-clients::gateway_shop_gw_443_0123", "shop"),
-        ("frontend gateway_shop_gw_443", "shop"),
+        ("backend gateway-entry::gateway-port::shop_gw_443_inner_https", "shop"),
+        ("backend gateway-clients::gateway-port::shop_gw_443_0123", "shop"),
+        ("frontend gateway-port::shop_gw_443", "shop"),
         ("userlist nginx_shop_web", "shop"),
         # A tenant has a namespace with this name, and a Service with that of a victim.
         ("backend gateway_victim_80", "gateway"),

@@ -213,7 +213,8 @@ def rejected_listeners(
 
 def _stem_of(gateway: Resource) -> str:
     """Return the beginning of the names of frontends and crt-lists of *gateway*; a long name ends with a hash."""
-    text = f"gateway_{checked_name(namespace_of(gateway))}_{checked_name(name_of(gateway))}"
+    # The form of the template function `ident` with a kind, so it never equals a backend name of an Ingress.
+    text = f"gateway-port::{checked_name(namespace_of(gateway))}_{checked_name(name_of(gateway))}"
     if len(text) <= _LONGEST_STEM:
         return text
     return f"{text[: _LONGEST_STEM - 33]}_{hash_of(text)}"

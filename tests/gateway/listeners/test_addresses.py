@@ -131,7 +131,7 @@ def test_gateways_without_an_address_are_not_served_and_their_owners_are_warned(
     rendered = render(*gateways, gatewayAddresses=POOL, gatewayAddressesPerNamespace=1)
 
     assert "bind 10.0.0.1:80" in rendered.text
-    assert rendered.text.count("\nfrontend gateway_") == 1
+    assert rendered.text.count("\nfrontend gateway-port::") == 1
     assert {str(one.subject): one.message for one in rendered.warnings if one.reason == "AddressNotAssigned"} == {
         "Gateway web/b": BEYOND,
         "Gateway web/c": "spec.addresses: the type Hostname is not supported; use IPAddress",

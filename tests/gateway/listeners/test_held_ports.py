@@ -216,12 +216,12 @@ def test_only_those_with_the_port_are_rendered_again_for_another_holder() -> Non
     young = gateway("young", *listeners(10_000, 1))
     young["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     site.put(young)
-    assert "frontend gateway_web_young_10000" not in site.render().text
+    assert "frontend gateway-port::web_young_10000" not in site.render().text
 
     site.put(gateway("g0", *listeners(10_001, 1)))
     rendered = site.render()
 
-    assert "frontend gateway_web_young_10000" in rendered.text
+    assert "frontend gateway-port::web_young_10000" in rendered.text
     assert rendered.fragments_rendered <= 12
 
 
@@ -263,7 +263,7 @@ def test_a_namespace_beyond_the_limit_costs_twice_as_much_for_twice_as_many_gate
 def test_a_change_beyond_the_limit_has_other_gateways_of_the_namespace_left_alone() -> None:
     wide = PortRules().most // 4
     site = site_of(gateway(f"g{number}", *listeners(10_000 + number * wide, wide)) for number in range(6))
-    assert site.render().text.count("\nfrontend gateway_web_g") == 4 * wide
+    assert site.render().text.count("\nfrontend gateway-port::web_g") == 4 * wide
 
     site.put(gateway("g5", *listeners(10_000 + 6 * wide, wide)))
 

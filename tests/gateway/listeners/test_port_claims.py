@@ -46,17 +46,17 @@ def test_a_rejected_gateway_leaves_its_port_to_an_older_one_that_claims_it() -> 
     controller.render(gateway_class(), SECRET, owned("evil", 5, 9999), owned("shop", 1, 8888))
     # Its last good version is served, whatever the present one has.
     rendered = controller.render(owned("evil", 5, 9998, is_broken=True))
-    assert frontends_at(rendered, 9999) == ["gateway_evil_gw_9999"]
+    assert frontends_at(rendered, 9999) == ["gateway-port::evil_gw_9999"]
 
     rendered = controller.render(owned("shop", 1, 8888, 9999, resourceVersion="2"))
 
-    assert frontends_at(rendered, 9999) == ["gateway_shop_gw_9999"]
+    assert frontends_at(rendered, 9999) == ["gateway-port::shop_gw_9999"]
     assert [str(one.subject) for one in rendered.rejections] == ["Gateway evil/gw"]
     # Once it is correct, it is served at its other ports.
     rendered = controller.render(owned("evil", 5, 9997, 9999, resourceVersion="3"))
     assert (frontends_at(rendered, 9999), frontends_at(rendered, 9997), rendered.rejections) == (
-        ["gateway_shop_gw_9999"],
-        ["gateway_evil_gw_9997"],
+        ["gateway-port::shop_gw_9999"],
+        ["gateway-port::evil_gw_9997"],
         (),
     )
 
@@ -75,8 +75,8 @@ def test_a_port_of_a_listener_set_counts_with_its_age_while_its_gateway_is_rejec
     controller.render(shared("2", is_broken=True))
 
     rendered = controller.render(owned("shop", 3, 7777, 9999, resourceVersion="2"))
-    assert frontends_at(rendered, 9999) == ["gateway_shop_gw_9999"]
-    assert frontends_at(rendered, 8888) == ["gateway_evil_gw_8888"]
+    assert frontends_at(rendered, 9999) == ["gateway-port::shop_gw_9999"]
+    assert frontends_at(rendered, 8888) == ["gateway-port::evil_gw_8888"]
     assert [(str(one.subject), one.has_fallback) for one in rendered.rejections] == [("Gateway evil/gw", True)]
 
 

@@ -282,11 +282,11 @@ def test_twice_as_many_older_claims_that_do_not_count_cost_twice_as_much() -> No
 def test_younger_claims_cost_the_gateway_with_the_port_nothing() -> None:
     site = Site()
     site.put(VICTIM, SHARED, *crowd(20, day=7))
-    assert f"frontend gateway_victim_gw_{PORT}" in site.render().text
+    assert f"frontend gateway-port::victim_gw_{PORT}" in site.render().text
 
     site.put(added(8, "attacker", http(PORT)), added(9, "other", http(PORT, hostname="a.test")))
     rendered = site.render()
 
     # Only the Gateway of the sets is rendered again, in two outputs.
     assert rendered.fragments_rendered == 2
-    assert f"frontend gateway_shared_gw_{PORT}" not in rendered.text
+    assert f"frontend gateway-port::shared_gw_{PORT}" not in rendered.text

@@ -124,7 +124,8 @@ def test_nothing_of_a_route_gets_into_the_configuration(text: str, number: int) 
         for path, content in rendered.texts.items():
             if path.startswith("maps/gateway-"):
                 lines = [line for line in content.text.split("\n") if line]
-                assert all(line.split(" ")[0].startswith(("web/", "HTTPRoute/web/", "gateway_web_")) for line in lines)
+                begins = ("web/", "HTTPRoute/web/", "gateway-port::web_")
+                assert all(line.split(" ")[0].startswith(begins) for line in lines)
                 assert all(len(line.split(" ")) == 2 for line in lines)
         assert "web/gw/http|*|/good/ gateway::web_app_80" in rendered.texts["maps/gateway-prefix.map"].text
 

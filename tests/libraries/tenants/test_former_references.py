@@ -198,7 +198,7 @@ def test_a_gateway_that_is_rejected_has_the_present_rules_of_the_administrator()
     controller = Succession(GATEWAY, limits=GATEWAY_LIMITS)
     controller.render(gateway_class(), GATEWAY_SECRET, owned("evil", 5, 9999))
     rendered = controller.render(owned("evil", 5, 9999, is_broken=True))
-    assert frontends_at(rendered, 9999) == ["gateway_evil_gw_9999"]
+    assert frontends_at(rendered, 9999) == ["gateway-port::evil_gw_9999"]
 
     rendered = controller.configure(deniedSources=["192.0.2.0/24"], untrustedHeaders=["X-New"], maxBodySize=5)
 
@@ -214,7 +214,7 @@ def test_a_gateway_that_is_rejected_has_no_port_that_the_administrator_takes(set
     controller = Succession(GATEWAY, limits=GATEWAY_LIMITS, tcpServices="infra/tcp-services")
     controller.render(gateway_class(), GATEWAY_SECRET, owned("evil", 5, 8888, 9999), services)
     rendered = controller.render(owned("evil", 5, 9999, is_broken=True))
-    assert frontends_at(rendered, 9999) == ["gateway_evil_gw_9999"]
+    assert frontends_at(rendered, 9999) == ["gateway-port::evil_gw_9999"]
 
     rendered = controller.configure(tcpServices="infra/tcp-services", **settings)
 

@@ -78,8 +78,8 @@ def test_a_listener_with_an_invalid_host_is_not_served_and_costs_no_other_listen
     assert expected[0] == {}
     served = expected[1]["maps/gateway-listeners.map"]
     for port in (HTTP, TLS):
-        assert f"gateway_victim_shared_{port}|shop.test" in served
-        assert f"gateway_victim_shared_{port}|good.test" in served
+        assert f"gateway-port::victim_shared_{port}|shop.test" in served
+        assert f"gateway-port::victim_shared_{port}|good.test" in served
 
     # While the last good version could be served, and without one.
     assert outcome(controller.render(listener_set(*theirs, *bad))) == expected
