@@ -324,9 +324,9 @@ class PortHosts:
                 owner = listener.listener_set[0] if listener.listener_set is not None else ""
                 self._below.setdefault(f"*.{host.partition('.')[2]}", {}).setdefault(owner, []).append(host)
 
-    def has(self, name: str) -> bool:
-        """Whether a listener is for *name*, or for a wildcard that covers it."""
-        return name in self._known or any(wildcard in self._known for wildcard in wider(name))
+    def host_of(self, name: str) -> str:
+        """Return the host of the listener that takes *name*, the most specific one; `*` if no other one does."""
+        return next((host for host in (name, *wider(name)) if host in self._known), "*")
 
     def excluded(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the hosts that a line for *names* excludes: one label instead of the `*` of a wildcard.
@@ -350,16 +350,27 @@ def with_lines(listener: ServedListener, hosts: PortHosts) -> ServedListener:
     its kind of key; so names of other listeners with certificates are excluded.
     """
     lines = []
-    own = (listener.hostname,)
-    excluded = hosts.excluded(own) if listener.secrets else ()
     for secret in listener.secrets:
-        if listener.hostname == "*":
-            known = names_of(secret) or ()
-            names = tuple(sorted(name for name in known if is_hostname(name) and not hosts.has(name)))
-            lines.append((secret, names, hosts.excluded(names)))
-        else:
-            lines.append((secret, own, excluded))
+        names = _names_for(listener.hostname, secret, hosts)
+        lines.append((secret, names, hosts.excluded(names)))
     return msgspec.structs.replace(listener, lines=tuple(lines))
+
+
+def _names_for(hostname: str, secret: Resource, hosts: PortHosts) -> tuple[str, ...]:
+    """Return the names in a line for *hostname*, the host of a listener with the certificate *secret*.
+
+    HAProxy has a wildcard match one label only, and shows the certificate of
+    the listener for every host for names that no line has. So names of more
+    labels are listed if they are in the certificate.
+    """
+    if not hostname.startswith("*"):
+        return (hostname,)
+    found = {
+        name
+        for name in names_of(secret) or ()
+        if is_hostname(name) and hosts.host_of(name) == hostname and f"*.{name.partition('.')[2]}" != hostname
+    }
+    return tuple(sorted(found if hostname == "*" else {*found, hostname}))
 
 
 def _placement(gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> Placement:

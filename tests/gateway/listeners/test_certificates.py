@@ -89,6 +89,27 @@ def test_a_listener_set_takes_no_host_of_the_gateway(
 
 
 @pytest.mark.haproxy
+def test_a_listener_set_for_every_host_takes_no_host_of_more_labels_below_a_wildcard(tmp_path: Path) -> None:
+    port = free_port()
+    names = ("*.test.example", "*.eu.test.example", "a.b.c.test.example")
+    spec = {"parentRef": {"name": "gw", "namespace": "web"}, "listeners": [listener("extra", port)]}
+    objects = [
+        gateway(
+            "gw", listener("own", port, hostname="*.test.example"), allowedListeners={"namespaces": {"from": "All"}}
+        ),
+        made("ListenerSet", "extra", namespace="tenant", spec=spec),
+        pair(OWNER, "pair", *names, kind=trustme.KeyType.RSA),
+        in_tenant(pair(TENANT, "pair", *names, "tenant.example", kind=trustme.KeyType.ECDSA)),
+        route("web", rule("/", to="web")),
+    ]
+
+    with served(tmp_path, port, *objects):
+        found = {name: shown(port, name) for name in (HOST, "shop.eu.test.example", "a.b.c.test.example")}
+        assert set(found.values()) == {"owner"}
+        assert shown(port, "tenant.example") == "tenant"
+
+
+@pytest.mark.haproxy
 def test_very_many_hosts_of_several_namespaces_below_a_wildcard_leave_each_listener_its_certificate(
     tmp_path: Path,
 ) -> None:
@@ -135,6 +156,16 @@ def test_names_of_other_listeners_are_left_out() -> None:
 
     assert [name for name in names if "example" in name] == ["*.b.example", "c.example"]
     assert excluded == ("x.b.example",)
+
+
+def test_names_of_more_labels_than_a_wildcard_of_haproxy_are_listed() -> None:
+    names = "a.b.example", "x.a.b.example", "*.c.b.example", "own.d.b.example", "y.e.b.example", "a.example"
+    others = [ServedListener("k", host, ()) for host in ("own.d.b.example", "*.e.b.example", "h.c.b.example", "*")]
+    one = ServedListener("k", "*.b.example", (pair(OWNER, "pair", *names, kind=trustme.KeyType.ECDSA),))
+    ((_, listed, excluded),) = with_lines(one, PortHosts([one, *others], [one, *others])).lines
+
+    assert listed == ("*.b.example", "*.c.b.example", "x.a.b.example")
+    assert excluded == ("h.c.b.example",)
 
 
 def test_names_of_a_certificate_count_for_the_length_of_its_line() -> None:
