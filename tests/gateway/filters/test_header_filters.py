@@ -95,3 +95,28 @@ def test_the_order_of_changes_of_one_header_counts(tmp_path: Path) -> None:
     assert (values(lines, "x-a"), values(lines, "x-b"), values(lines, "host")) == ([], ["2"], ["b.test"])
     assert answer.headers["x-a"] == "1"
     assert "x-b" not in answer.headers
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize("is_of_backend", [False, True])
+def test_another_spelling_of_a_header_that_is_set_or_removed_does_not_arrive(
+    tmp_path: Path, is_of_backend: bool
+) -> None:
+    changes = modifier("Request", set={"X-Set-It": "edge", "X-_two": "edge"}, add={"X-Add": "edge"}, remove=["X-Gone"])
+    names = ["X_Set-It", "x.set_it", "X_SET_IT", "X_Gone", "X__two", "X_Other", "X_Add", "X-_two"]
+    port = free_port()
+    with serving("web") as running:
+        backend = {"name": "web", "port": 80, "filters": [changes] if is_of_backend else []}
+        objects: list[Resource] = [
+            gateway("gw", {"name": "web", "port": port, "protocol": "HTTP"}),
+            made("Service", "web", version="v1", spec={"ports": [{"port": 80}]}),
+            endpoints("web", ("", running["web"])),
+            route("web", {"backendRefs": [backend], "filters": [] if is_of_backend else [changes]}),
+        ]
+        with served(tmp_path, port, *objects):
+            lines = ask(port, "a.test", headers=dict.fromkeys(names, "client")).body.split("\n")[2:]
+            plain = ask(port, "a.test", headers={"X-Set-It": "client"}).body.split("\n")[2:]
+
+    found = dict(line.split(": ") for line in lines if line.endswith((": client", ": edge")))
+    assert found == {"x-set-it": "edge", "x-_two": "edge", "x-add": "edge", "x_add": "client", "x_other": "client"}
+    assert values(plain, "x-set-it") == ["edge"]

@@ -180,3 +180,47 @@ def test_an_answer_takes_as_long_as_its_rate_allows(cluster: Cluster) -> None:
 
     assert len(answer.body) == 300 * 1024
     assert time.monotonic() - began > 1.5
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize(
+    ("prefix", "annotations"),
+    [
+        (HI, {"headers": "X-Set-It: edge\nX-_two: edge"}),
+        (HI, {"request-set-headers": "X-Set-It: edge\nX-_two: edge", "request-del-headers": "X-Gone"}),
+        ("haproxy.org/", {"request-set-header": "X-Set-It edge\nX-_two edge"}),
+    ],
+)
+def test_another_spelling_of_a_header_that_is_set_or_removed_does_not_arrive(
+    cluster: Cluster, prefix: str, annotations: dict[str, str]
+) -> None:
+    sent = dict.fromkeys(["X_Set-It", "x.set_it", "X_SET_IT", "X_Gone", "X__two", "X_Other", "X-_two"], "client")
+    got, _ = served(cluster, site(prefix, annotations), [], sent)
+
+    found = {name.lower(): value for name, value in got.items() if value in {"client", "edge"}}
+    kept = {} if "request-del-headers" in annotations else {"x_gone": "client"}
+    assert found == {"x-set-it": "edge", "x-_two": "edge", "x_other": "client", **kept}
+
+
+@pytest.mark.haproxy
+def test_a_trusted_proxy_sends_no_other_spelling_of_a_prefix_that_is_set(cluster: Cluster) -> None:
+    received = list[Headers]()
+
+    class Application(QuietHandler):
+        def answer(self) -> None:
+            received.append(self.headers)
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    with answering(Application) as port:
+        cluster.serve(
+            site(NGINX, {"x-forwarded-prefix": "/app"}),
+            service("web"),
+            endpoint_slice("web", endpoint("127.0.0.1"), ports=port),
+            libraries=ALL,
+            trustedProxies=["127.0.0.0/8"],
+        )
+        ask(cluster.http_port, HOST, headers={"X_Forwarded_Prefix": "/client", "X-Forwarded.Prefix": "/client"})
+
+    assert [value for name, value in received[0].items() if "prefix" in name.lower()] == ["/app"]
