@@ -43,7 +43,7 @@ class Present(msgspec.Struct, frozen=True):
     targets: tuple[Target, ...]
     dry_runs: TriesChanges
     hidden: Callable[[str], frozenset[str] | None] = lambda _namespace: frozenset()
-    """Returns the secret texts that owners of objects in a namespace must not see; None if there are too many.
+    """Returns the secret texts of a namespace, or of all for an empty name; None if there are too many.
 
     Runs in a worker thread.
     """
@@ -171,8 +171,18 @@ class Admission:
 
 def _judge(request: Request, present: Present, found: DryRun) -> Answer:
     """Return the answer for *found*; runs in a worker thread."""
-    clean = _cleaner(request, present)
-    return judge(request.ref, request.operation, found, clean, partial(name_fields, request.object))
+    namespace = request.ref.namespace
+    # A text about an object of this namespace quotes what its owner has written. If texts of Secrets of others were
+    # redacted in it, the owner could find out by guesses what they are.
+    clean = _cleaner(request, partial(present.hidden, namespace))
+    clean_overall = _cleaner(request, partial(_hidden_overall, present, namespace))
+    return judge(request.ref, request.operation, found, clean, clean_overall, partial(name_fields, request.object))
+
+
+def _hidden_overall(present: Present, namespace: str) -> frozenset[str] | None:
+    """Return the secret texts of all namespaces; of *namespace* if they are too many."""
+    found = present.hidden("")
+    return present.hidden(namespace) if found is None else found
 
 
 @contextmanager
@@ -185,12 +195,12 @@ def _in_time(seconds: float) -> Iterator[None]:
         raise DryRunError(f"the review took longer than {seconds:g} s") from exc
 
 
-def _cleaner(request: Request, present: Present) -> Callable[[str], str]:
-    """Return a function that redacts secrets, including those of the object itself, which is in no store yet."""
+def _cleaner(request: Request, find: Callable[[], frozenset[str] | None]) -> Callable[[str], str]:
+    """Return a function that redacts what *find* returns, and secrets of the object itself, which is in no store."""
 
     @cache
     def find_hidden() -> list[str] | None:
-        known = present.hidden(request.ref.namespace)
+        known = find()
         hidden = hidden_in(request.object) | hidden_in(request.old_object) | (known or frozenset())
         # Longest first: a secret may be a part of another one.
         return None if known is None or len(hidden) > MOST_WORDS else sorted(hidden, key=len, reverse=True)

@@ -12,7 +12,7 @@ from haptic_trio.templating.values.faults import ContentUnavailableError
 SHORTEST: Final = 4
 """Characters; shorter texts would match everywhere."""
 MOST_SECRETS: Final = 1000
-"""With more Secrets, only those of the namespace are redacted."""
+"""With more Secrets, those of all namespaces are not searched for."""
 MOST_BYTES: Final = 16 << 20
 MOST_WORDS: Final = 50_000
 """Limits of what is searched for in answers: a tenant can write Secrets of any number, with lines of any number."""
@@ -21,15 +21,14 @@ _SECRET: Final = "Secret"  # noqa: S105  a kind of object
 
 
 def hidden_words(stores: Stores, namespace: str) -> frozenset[str] | None:
-    """Return the secret texts of all Secrets in *stores*; of on-demand stores, those of fetched Secrets.
+    """Return the secret texts of the Secrets of *namespace*, and of all Secrets if it is empty; None if too many.
 
-    If they exceed the limits, return those of the namespace; None if these exceed them, too.
+    Of on-demand stores, those of fetched Secrets.
     """
     secrets = [each for store in stores.values() for each in store.list() if each.get("kind") == _SECRET]
-    found = _collect(secrets) if len(secrets) <= MOST_SECRETS else None
-    if found is None:
-        found = _collect(each for each in secrets if each["metadata"].get("namespace") == namespace)
-    return found
+    if namespace:
+        return _collect(each for each in secrets if each["metadata"].get("namespace") == namespace)
+    return _collect(secrets) if len(secrets) <= MOST_SECRETS else None
 
 
 def _collect(secrets: Iterable[Resource]) -> frozenset[str] | None:

@@ -24,16 +24,20 @@ def judge(
     operation: str,
     found: DryRun,
     clean: Callable[[str], str],
+    clean_overall: Callable[[str], str],
     name_fields: NameFields = lambda problem: problem,
 ) -> Answer:
-    """Return the answer for a change of *ref*; *clean* redacts secrets in a text.
+    """Return the answer for a change of *ref*.
+
+    *clean* redacts secrets in a text about an object of the same namespace,
+    and *clean_overall* in one about the complete configuration.
 
     A change is rejected if it newly breaks the object, another object of its
     namespace, or the complete configuration. Objects of other namespaces that
     it breaks, and problems that exist already, become warnings. A deletion is
     always allowed.
     """
-    sentence = partial(_sentence, ref=ref, clean=clean, name_fields=name_fields)
+    sentence = partial(_sentence, ref=ref, clean=clean, clean_overall=clean_overall, name_fields=name_fields)
     own = [fault for fault in found.faults if not fault.is_known and _concerns(fault, ref)]
     # One change can lead to any number of texts, and redaction costs time: only those that are shown are redacted.
     warnings = [
@@ -49,7 +53,7 @@ def judge(
     for fault in [each for each in _distinct(found.faults) if _matters(each, ref)][:MOST_FAULTS]:
         warnings.append(f"{_AS_BEFORE if fault.is_known else ''}{sentence(fault)}")
     if found.unchecked:
-        warnings.append(f"{ref} was not checked by HAProxy: {clean(found.unchecked)}")
+        warnings.append(f"{ref} was not checked by HAProxy: {clean_overall(found.unchecked)}")
     return Answer(warnings=tuple(warnings))
 
 
@@ -77,8 +81,17 @@ def _message(ref: ResourceRef, faults: Sequence[Fault], sentence: Callable[[Faul
     return "\n".join([f"{ref} cannot be served:", *(f"- {line}" for line in lines)])
 
 
-def _sentence(fault: Fault, *, ref: ResourceRef, clean: Callable[[str], str], name_fields: NameFields) -> str:
+def _sentence(
+    fault: Fault,
+    *,
+    ref: ResourceRef,
+    clean: Callable[[str], str],
+    clean_overall: Callable[[str], str],
+    name_fields: NameFields,
+) -> str:
     problem = fault.problem
+    if fault.subject is None:
+        clean = clean_overall
     if fault.subject is not None and ref.namespace and fault.subject.namespace != ref.namespace:
         # The reason quotes the object, which the author of this one may not be allowed to read.
         return f"{fault.subject} could no longer be served"

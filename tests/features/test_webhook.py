@@ -1,5 +1,6 @@
 """The whole controller, asked as the API server asks before it accepts an object."""
 
+import base64
 import json
 import ssl
 from collections.abc import AsyncIterator, Mapping
@@ -205,3 +206,27 @@ async def test_configuration_is_reviewed_with_its_tests_and_places_and_nothing_c
     assert not unreadable["allowed"], unreadable
     assert "regex" in unreadable["status"]["message"]
     assert unasked["allowed"], unasked
+
+
+async def test_no_answer_says_whether_a_guess_is_in_a_secret_of_another_namespace(
+    site: Site, haproxy_binary: Path, tmp_path: Path
+) -> None:
+    """Replaced by a digest or by anything else, a guess in the own object would be confirmed."""
+    guess = "correct-horse"
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "database", "namespace": "victim"},
+        "data": {"password": base64.b64encode(guess.encode()).decode()},
+    }
+    site.write_config(watchedResources={"all": {"apiVersion": "v1", "resources": "secrets"}})
+    site.write("secret", secret)
+    async with backend("one") as port, controller(site, haproxy_binary) as running:
+        site.write_service("web", port)
+        site.write_ingress("web", "web.localhost", "web")
+        await running.serves(site, "web.localhost", "one")
+        await running.quiet()
+        async with reviewing(running, tmp_path) as server:
+            warned = await server.ask(ingress("two", "two.localhost", guess))
+
+    assert guess in warned["warnings"][0], warned

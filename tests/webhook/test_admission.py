@@ -207,6 +207,24 @@ async def test_content_of_secrets_is_in_no_answer() -> None:
         assert hidden not in answer.message
 
 
+async def test_secrets_of_other_namespaces_are_in_no_answer_about_the_complete_configuration() -> None:
+    fails = fault("cannot read hunter2")
+    about_all = msgspec.structs.replace(fails, subject=None)
+
+    def hidden(namespace: str) -> frozenset[str] | None:
+        return frozenset({"hunter2"}) if namespace == "" else frozenset()
+
+    def too_many(namespace: str) -> frozenset[str] | None:
+        return frozenset({"hunter2"}) if namespace == "default" else None
+
+    for found in (hidden, too_many):
+        rig = Rig(FakeDryRuns(DryRun(faults=(about_all,))), hidden=found)
+        assert "cannot read <secret>" in (await rig.admission.review(request_of(web()))).message
+    # The author has written this, so it is no secret; replaced, it would confirm a guess.
+    rig = Rig(FakeDryRuns(DryRun(faults=(fails,))), hidden=hidden)
+    assert "cannot read hunter2" in (await rig.admission.review(request_of(web()))).message
+
+
 async def test_a_text_is_not_shown_where_there_are_too_many_secrets_to_search_for() -> None:
     found = DryRun(faults=(fault("cannot read hunter2"),))
     lines = "\n".join(f"{number:05}" for number in range(MOST_WORDS + 1))

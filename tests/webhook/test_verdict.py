@@ -18,7 +18,7 @@ REF = ResourceRef("Ingress", "default", "web")
 
 
 def answer(found: DryRun, operation: str = "CREATE") -> Answer:
-    return judge(REF, operation, found, str)
+    return judge(REF, operation, found, str, str)
 
 
 def test_nothing_wrong_is_nothing_to_say() -> None:
@@ -81,7 +81,7 @@ def test_only_texts_that_are_shown_are_cleaned() -> None:
 
     for operation in ("CREATE", "UPDATE", "DELETE"):
         cleaned.clear()
-        judge(REF, operation, found, clean)
+        judge(REF, operation, found, clean, clean)
         assert len(cleaned) <= MOST_WARNINGS + MOST_FAULTS
 
 
@@ -144,14 +144,14 @@ def test_every_text_of_a_fault_is_cleaned() -> None:
     )
 
     for operation in ("CREATE", "DELETE"):
-        given = judge(REF, operation, found, clean)
+        given = judge(REF, operation, found, clean, clean)
         assert "hunter2" not in given.message + "".join(given.warnings)
 
 
 def test_field_of_the_object_is_named_and_of_no_other_object() -> None:
     found = DryRun(faults=(fault("url_path: no"), fault("url_path: no", "Service", "shop")))
 
-    given = judge(REF, "CREATE", found, str, partial(msgspec.structs.replace, path="spec.path", message="no"))
+    given = judge(REF, "CREATE", found, str, str, partial(msgspec.structs.replace, path="spec.path", message="no"))
 
     assert "- spec.path: no\n" in given.message
     assert given.message.endswith("Service default/shop could no longer be served: url_path: no")
@@ -164,7 +164,7 @@ def test_fields_are_searched_only_for_reported_faults() -> None:
         asked.append(problem.message)
         return problem
 
-    given = judge(REF, "CREATE", DryRun(faults=tuple(fault(f"no {n}") for n in range(1000))), str, find)
+    given = judge(REF, "CREATE", DryRun(faults=tuple(fault(f"no {n}") for n in range(1000))), str, str, find)
 
     assert given.message.endswith("and 990 more")
     assert len(asked) == 10
