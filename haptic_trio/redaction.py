@@ -4,14 +4,14 @@ Template authors should take credentials from Secrets, but may write them
 down. Problems are printed, logged, shown by the console and sent to API
 clients, so every literal that may be a credential is replaced:
 
-- the arguments `auth=` and `headers=`, and the variables and macros of the
-  same template that these arguments are made of
+- the arguments `auth=` and `headers=`, and the variables, macros and
+  arguments of macros of the same template that these arguments are made of
 - the value after a name such as `token`, `password` or `Authorization`
 - user, password and query of URLs
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -42,6 +42,7 @@ _SECRET_NAME: Final = re.compile(
     re.IGNORECASE,
 )
 _COMMENTED: Final = re.compile(r"\b(?P<name>auth|headers)(?P<between>\s*=\s*)\{[^{}]*:\s*\[?\s*[\"'][^{}]*\}?")
+_WORD: Final = re.compile(r"\S+").finditer
 _OPENING: Final = frozenset("([{")
 _CLOSING: Final = frozenset(")]}")
 _OPERATORS: Final = frozenset(("and", "else", "if", "in", "is", "not", "or"))
@@ -52,7 +53,9 @@ _WRITTEN: Final = re.compile(
     rf"""
     (?P<before>
         {_SECRET_NAME.pattern}['"]?[ \t]*(?:=(?!=)|:)[ \t]*(?=['"])
-        |^[ \t]*user[ \t]+\S+[ \t]+(?:insecure-)?password[ \t]+
+        |^[ \t]*user[ \t]+\S+[ \t]+(?:groups[ \t]+\S+[ \t]+)?(?:insecure-)?password[ \t]+
+        |^[ \t]*stats[ \t]+auth[ \t]+
+        |^[ \t]*(?:pre)?setenv[ \t]+(?=\S*?{_SECRET_NAME.pattern})\S+[ \t]+
         |\b(?:set|add)-header[ \t]+['"]?(?:proxy-)?authorization['"]?[ \t]+
     )
     (?P<value>"[^"\n]*"|'[^'\n]*'|(?!\{{[{{%])\S+)
@@ -89,12 +92,16 @@ class _Code(NamedTuple):
 
 
 class _Assignment(NamedTuple):
-    """Something that gives *names* a value: *tokens*, and the text of the source between *start* and *end*."""
+    """Something that gives *names* a value: *tokens*, and the tags and the text between two tags."""
 
     names: frozenset[str]
-    tokens: tuple[_Token, ...]
-    start: int
-    end: int
+    tokens: Sequence[_Token]
+    first: int = 0
+    """Number of the first tag."""
+    end: int = 0
+    """Number of the last one."""
+    calls: str = ""
+    """Macro whose arguments are a part of the value."""
 
 
 def is_secret_name(name: str) -> bool:
@@ -111,18 +118,43 @@ def without_credentials(source: str) -> str:
         return "\n" * source.count("\n")
     codes = list(_read(source))
     spans = set(_find_spans(codes))
-    assignments = list(_assignments(codes))
-    tainted: set[str] = set()
-    fresh = {name for code in codes for name in _names_given(code.tokens)}
-    while fresh:
-        tainted |= fresh
-        fresh = set()
-        for one in assignments:
-            if not one.names.isdisjoint(tainted):
-                spans.update(_strings(one.tokens))
-                spans.update(_texts_between(codes, source, one.start, one.end))
-                fresh |= {token.text for token in one.tokens if token.kind == "name"} - tainted
+    by_name: dict[str, list[_Assignment]] = {}
+    for one in _assignments(codes):
+        for name in one.names:
+            by_name.setdefault(name, []).append(one)
+    pending = [name for code in codes for name in _names_given(code.tokens)]
+    parts = _Parts(len(codes))
+    while pending:
+        for one in by_name.pop(pending.pop(), ()):
+            tokens = [one.tokens]
+            for number in parts.take(one.first, one.end):
+                tokens.append(codes[number].tokens)
+                after, before = codes[number].end, codes[number + 1].start
+                spans.update((after + word.start(), after + word.end()) for word in _WORD(source[after:before]))
+            for each in tokens:
+                spans.update(_strings(each))
+                pending += (token.text for token in each if token.kind == "name" and token.text in by_name)
+            pending += [f"{one.calls}("] if one.calls else []
     return _plain(_blanked(source, spans))
+
+
+class _Parts:
+    """Tags and the text after each, of which each is taken once, however many ranges it is in."""
+
+    def __init__(self, count: int) -> None:
+        self._next = list(range(count + 1))
+
+    def take(self, first: int, end: int) -> Iterator[int]:
+        """Yield the numbers from *first* to before *end* that were not taken before."""
+        while (number := self._find(first)) < end:
+            self._next[number] = number + 1
+            yield number
+
+    def _find(self, number: int) -> int:
+        while (following := self._next[number]) != number:
+            self._next[number] = self._next[following]
+            number = following
+        return number
 
 
 @lru_cache(maxsize=256)
@@ -183,7 +215,8 @@ def _values(
         number += 1
         if token.kind == "mark" or follower not in (":", "="):
             continue
-        if (follower == "=" and token.text in _ARGUMENTS) or is_name(token):
+        is_given = token.text.strip("'\"") in _ARGUMENTS and (follower == "=" or token.kind == "string")
+        if is_given or is_name(token):
             end = _end_of_value(tokens, number + 1)
             yield tokens[number + 1 : end]
             number = end
@@ -203,20 +236,65 @@ def _end_of_value(tokens: Sequence[_Token], start: int) -> int:
 
 
 def _assignments(codes: Sequence[_Code]) -> Iterator[_Assignment]:
+    ends = _find_ends(codes)
     for number, code in enumerate(codes):
         tokens = code.tokens
-        split = next((at for at, token in enumerate(tokens) if token.text in ("=", "in")), None)
+        split = _split_of(tokens)
         if code.word in ("set", "for", "with", "do") and split is not None:
-            yield _Assignment(_names(tokens[1:split]), tokens[split:], code.end, code.end)
+            yield _Assignment(_names(tokens[1:split]), tokens[split:])
         elif code.word in ("set", "macro"):
-            end = next((at for at in range(number, len(codes)) if codes[at].word == f"end{code.word}"), len(codes) - 1)
-            inner = tuple(token for each in codes[number + 1 : end] for token in each.tokens)
-            yield _Assignment(_names(tokens[1:2]), tokens[2:] + inner, code.end, codes[end].start)
+            yield _Assignment(_names(tokens[1:2]), tokens[2:], number, ends[number])
+        elif code.word == "call":
+            yield _Assignment(frozenset({"caller"}), tokens[1:], number, ends[number])
+        if code.word == "macro" and len(tokens) > 1:
+            parameters = _names(tokens[2:]) | {"kwargs", "varargs"}
+            yield _Assignment(parameters, tokens[2:], calls=tokens[1].text)
         if code.word == "with":
-            for at, token in enumerate(tokens[:-1]):
-                if token.kind == "name" and tokens[at + 1].text == "=":
-                    value = tokens[at + 2 : _end_of_value(tokens, at + 2)]
-                    yield _Assignment(frozenset({token.text}), value, code.end, code.end)
+            at = 1
+            while at < len(tokens) - 1:
+                if tokens[at].kind == "name" and tokens[at + 1].text == "=":
+                    end = _end_of_value(tokens, at + 2)
+                    yield _Assignment(frozenset({tokens[at].text}), tokens[at + 2 : end])
+                    at = end
+                at += 1
+    macros = {code.tokens[1].text for code in codes if code.word == "macro" and len(code.tokens) > 1}
+    for code in codes:
+        yield from _arguments(code.tokens, macros)
+
+
+def _find_ends(codes: Sequence[_Code]) -> list[int]:
+    """Return for each tag the number of the next one that ends a block of its kind; without one, that of the last."""
+    found, ends = dict[str, int](), [0] * len(codes)
+    for number in range(len(codes) - 1, -1, -1):
+        found[codes[number].word] = number
+        ends[number] = found.get(f"end{codes[number].word}", len(codes) - 1)
+    return ends
+
+
+def _split_of(tokens: Sequence[_Token]) -> int | None:
+    """Return where `=` or `in` follows the names of a tag."""
+    depth = 0
+    for number, token in enumerate(tokens):
+        depth += (token.text in _OPENING) - (token.text in _CLOSING)
+        if depth == 0 and token.text in ("=", "in"):
+            return number
+    return None
+
+
+def _arguments(tokens: Sequence[_Token], macros: Collection[str]) -> Iterator[_Assignment]:
+    """Yield what calls of *macros* give to them: what is in the arguments, but not in those of a call within."""
+    calls: list[list[_Token] | None] = [None]
+    for number, token in enumerate(tokens):
+        if calls[-1] is not None:
+            calls[-1].append(token)
+        if token.text in _OPENING:
+            name = tokens[number - 1].text if number and token.text == "(" else ""
+            given: list[_Token] | None = [] if name in macros else calls[-1]
+            calls.append(given)
+            if name in macros and given is not None:
+                yield _Assignment(frozenset({f"{name}("}), given)
+        elif token.text in _CLOSING and len(calls) > 1:
+            calls.pop()
 
 
 def _names(tokens: Iterable[_Token]) -> frozenset[str]:
@@ -238,14 +316,6 @@ def _is_looked_up(tokens: Sequence[_Token], number: int) -> bool:
         return False
     owner = tokens[bracket - 1]
     return owner.text in _CLOSING or (owner.kind == "name" and owner.text not in _OPERATORS)
-
-
-def _texts_between(codes: Iterable[_Code], source: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield where there is text outside of tags."""
-    inner = [(code.start, code.end) for code in codes if start <= code.start and code.end <= end]
-    firsts, lasts = [start, *(after for _, after in inner)], [*(before for before, _ in inner), end]
-    for first, last in zip(firsts, lasts, strict=True):
-        yield from ((first + match.start(), first + match.end()) for match in re.finditer(r"\S+", source[first:last]))
 
 
 def _blanked(source: str, spans: Iterable[tuple[int, int]]) -> str:

@@ -29,6 +29,14 @@ SECRET = "S3CRET-x"
         "{% macro key() %}S3CRET-x{% endmacro %}{{ http.fetch('ftp://x/', headers={'X-Key': key()}) }}",
         "{% for one in ['S3CRET-x'] %}{{ http.fetch('ftp://x/', headers={'X-Key': one}) }}{% endfor %}",
         "{% with one = 'S3CRET-x' %}{{ http.fetch('ftp://x/', headers={'X-Key': one}) }}{% endwith %}",
+        "{% macro get(u, k) %}{{ http.fetch(u, headers={'X': k}) }}{% endmacro %}{{ get('ftp://x/', 'S3CRET-x') }}",
+        "{{ get(k=f('S3CRET-x')) }}{% macro get(k) %}{{ http.fetch('ftp://x/', headers={'X': k}) }}{% endmacro %}",
+        "{% macro get(k='S3CRET-x') %}{{ http.fetch('ftp://x/', headers={'X': k}) }}{% endmacro %}{{ get() }}",
+        "{% macro f(k) %}{{ k }}{% endmacro %}{{ http.fetch('ftp://x/', headers={'X': f(f('S3CRET-x'))}) }}",
+        "{% macro f() %}{{ http.fetch('ftp://x/', headers={'X': varargs[0]}) }}{% endmacro %}{{ f('S3CRET-x') }}",
+        "{% macro f() %}{{ fetch(headers={'X': caller()}) }}{% endmacro %}{% call f() %}S3CRET-x{% endcall %}",
+        "{% set k | indent(width=4) %}S3CRET-x{% endset %}{{ http.fetch('ftp://x/', headers={'X': k}) }}",
+        "{% set o = {'headers': {'X': 'S3CRET-x'}} %}{{ http.fetch('ftp://x/', **o) }}",
         "{{ http.fetch('https://me:S3CRET-x@lists.example.com/') }}",
         "{{ http.fetch('https://S3CRET-x@lists.example.com/') }}",
         "{{ http.fetch('https://lists.example.com/?key=S3CRET-x') }}",
@@ -38,6 +46,9 @@ SECRET = "S3CRET-x"
         "{# auth={'token': 'S3CRET-x'} #}{# headers={'X-Key': 'S3CRET-x',\n 'Y': 'S3CRET-x'} #}",
         "    user me insecure-password S3CRET-x",
         '    user me password "S3CRET-x"',
+        "    user me groups staff insecure-password S3CRET-x",
+        "    stats auth admin:S3CRET-x",
+        "    setenv DB_PASSWORD S3CRET-x",
         "    http-request set-header Authorization 'Bearer S3CRET-x'",
         '    http-request set-header Authorization "Basic S3CRET-x"',
         "    http-request set-header Authorization S3CRET-x",
@@ -108,7 +119,20 @@ def test_credentials_in_settings_are_blanked_and_templates_in_them_as_well() -> 
 
 @pytest.mark.parametrize(
     "source",
-    ["{{ (" + "}} " * 50_000, "{{" * 50_000, "a." * 100_000, "{% set token = '" * 20_000, "password " * 50_000],
+    [
+        "{{ (" + "}} " * 50_000,
+        "{{" * 50_000,
+        "a." * 100_000,
+        "{% set token = '" * 20_000,
+        "password " * 50_000,
+        "setenv " + "password" * 50_000,
+        "{{ f(auth=a) }}" + "{% set a %}" * 20_000,
+        "{{ f(auth=a) }}" + "{% macro a(b) %}" * 20_000,
+        "{% macro a(b) %}{{ f(auth=b) }}{% endmacro %}{{ " + "a(" * 20_000,
+        "{{ f(auth=a) }}{% with " + "a=(" * 20_000,
+        "{{ f(auth=a0) }}" + "".join(f"{{% set a{n} = a{n + 1} %}}" for n in range(10_000)),
+    ],
+    ids=lambda source: source[-20:],
 )
 def test_long_texts_take_no_long_time(source: str) -> None:
     started = time.process_time()
@@ -118,7 +142,7 @@ def test_long_texts_take_no_long_time(source: str) -> None:
 
 PIECES = [
     "{{", "}}", "{%", "%}", "{#", "#}", "'", '"', "a", "=", ":", "{", "}", "(", ")", "\n", " set ", " auth", " endset ",
-    " macro ", "token", "://", "@", "?", "raw", "\\", " in ",
+    " macro ", " call ", " a(", " endmacro ", "token", "://", "@", "?", "raw", "\\", " in ",
 ]  # fmt: skip
 
 
