@@ -5,17 +5,19 @@ import struct
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from ipaddress import ip_address, ip_network
 
 import pytest
 
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.templating.filters.external import external_name
 from tests.libraries.conftest import Cluster
-from tests.support.components.rendering import Rendered
+from tests.support.components.rendering import Rendered, library_config
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
 from tests.support.traffic.servers import ask, serving
 
 HOST, OWN = "a.example.com", "own.example.com"
+PUBLIC = ("1.1.1.1", "192.88.99.1", "2001:4860:4860::8888", "2606:4700::1111", "2a00::1")
 LIBRARIES = ("base", "ssl", "ingress", "nginx-annotations", "haproxy-ingress-annotations")
 
 
@@ -103,6 +105,22 @@ def test_a_name_that_leads_to_a_denied_address_is_answered_with_503(cluster: Clu
 
         assert [ask(cluster.http_port, host).status for host in (HOST, OWN)] == [503, 503]
         assert asked
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("127.0.0.1", "169.254.169.254", "100.100.100.200", "168.63.129.16", "192.0.0.192", "0.0.0.0", "10.1.2.3"),
+        *("::1", "::7f00:1", "::ffff:127.0.0.1", "::ffff:0:127.0.0.1", "2002:7f00:1::", "2001:0:7f00:1::"),
+        *("64:ff9b::10.0.0.1", "64:ff9b:1::10.0.0.1", "64:ff9b:0:a00:0:100::"),
+        *("fe80::1", "fec0::1", "ff02::1", "fd00:ec2::254", "fd20:ce::254"),
+    ],
+)
+def test_every_spelling_of_an_address_that_is_not_public_is_denied_by_default(address: str) -> None:
+    denied = library_config("base", "ingress").templating.extra_context["externalNameDeniedNetworks"]
+
+    assert any(ip_address(address) in ip_network(entry) for entry in denied)
+    assert not any(ip_address(public) in ip_network(entry) for public in PUBLIC for entry in denied)
 
 
 @pytest.mark.haproxy
