@@ -41,7 +41,7 @@ _SECRET_NAME: Final = re.compile(
     r"(?:password|passwd|passphrase|token|secret|authori[sz]ation|credential|bearer|cookie|private[-_]?key|api[-_]?key)s?",
     re.IGNORECASE,
 )
-_COMMENTED: Final = re.compile(r"\b(?P<name>auth|headers)(?P<between>\s*=\s*)\{[^{}]*:\s*\[?\s*[\"'][^{}]*\}?")
+_COMMENTED: Final = re.compile(r"\b(?P<name>auth|headers)(?P<between>\s*=\s*)\{[^{}]*:\s*(?:\[\s*)?[\"'][^{}]*\}?")
 _WORD: Final = re.compile(r"\S+").finditer
 _OPENING: Final = frozenset("([{")
 _CLOSING: Final = frozenset(")]}")

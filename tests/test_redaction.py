@@ -126,6 +126,7 @@ def test_credentials_in_settings_are_blanked_and_templates_in_them_as_well() -> 
         "{% set token = '" * 20_000,
         "password " * 50_000,
         "setenv " + "password" * 50_000,
+        "auth={:" + " " * 100_000 + "x",
         "{{ f(auth=a) }}" + "{% set a %}" * 20_000,
         "{{ f(auth=a) }}" + "{% macro a(b) %}" * 20_000,
         "{% macro a(b) %}{{ f(auth=b) }}{% endmacro %}{{ " + "a(" * 20_000,
