@@ -82,7 +82,7 @@ def find_output(
         run.quarantined.note_result(key, made, run.unit.object_id)
     # Inner fragments are dropped with it, but their rejections are reasons why the object is quarantined.
     before.restore(run, keep_rejections=problem is None)
-    good = _find_output(run, origin, fallback, resource, made, is_apart=is_apart)
+    good = _find_output(run, origin, fallback, resource, made, is_apart=is_apart, is_turn=bodies is not None)
     if omitted is None and (is_apart or fallback is not None):
         good = _renew(
             run,
@@ -191,14 +191,21 @@ def _known_failure(run: RenderRun, key: FragmentKey) -> BodyResult | None:
 
 
 def _find_output(
-    run: RenderRun, origin: Origin, fallback: Fallback | None, resource: Any, made: BodyResult, *, is_apart: bool
+    run: RenderRun,
+    origin: Origin,
+    fallback: Fallback | None,
+    resource: Any,
+    made: BodyResult,
+    *,
+    is_apart: bool,
+    is_turn: bool,
 ) -> FragmentOutput | None:
     """Return the good output of the fragment that its fallback means; None without a usable one."""
     key, recall = origin.key, run.recall
     found = run.quarantined.find(recall, key, fallback, resource)
     run.quarantined.offer(key, is_known=fallback is not None or is_apart)
     if found is None:
-        return None
+        return _blank_for(run, origin, fallback) if is_turn and not is_apart else None
     for file in found.files:
         run.ask(("file", file.path))
     if recall.is_blocked(key, found):
@@ -212,6 +219,12 @@ def _find_output(
         wanted = made.output.rounds if made.output is not None else 0
         run.shares.overall.keep(key, max(found.rounds, wanted), resource)
     return found
+
+
+def _blank_for(run: RenderRun, origin: Origin, fallback: Fallback | None) -> FragmentOutput | None:
+    """Return an output without text for a turn that *fallback* lacks, since a setting has added it to the templates."""
+    version = run.quarantined.version_of(run, id_of_subject(origin.subject), fallback or Fallback.CLOSED)
+    return FragmentOutput("", (), origin.subject.resource_version, resource=version) if _is_kept(version) else None
 
 
 def _as_it_was(run: RenderRun, origin: Origin, good: FragmentOutput | None) -> FragmentOutput | None:

@@ -113,7 +113,7 @@ class QuarantinedObjects:
 
     def fallback_versions(self, run: RunState) -> dict[ObjectId, Any]:
         """Return the objects that are served by a fallback, each in the version from which that was rendered."""
-        versions = {found: self._version_of(run, found, fallback) for found, fallback in self._fallbacks.items()}
+        versions = {found: self.version_of(run, found, fallback) for found, fallback in self._fallbacks.items()}
         return {found: version for found, version in versions.items() if version is not None}
 
     def fallback_of(self, subject: Subject) -> Fallback | None:
@@ -248,7 +248,7 @@ class QuarantinedObjects:
         for found in expected:
             known = next(turns_of(run.roots, found), None)
             fallback = self._fallback_for(run, found)
-            if known is not None and self._version_of(run, found, fallback) is known.resource:
+            if known is not None and self.version_of(run, found, fallback) is known.resource:
                 self._fallbacks[found] = fallback
                 # It may not fail after all.
                 self._settled_for = None
@@ -387,7 +387,7 @@ class QuarantinedObjects:
             outputs = map(run.produced.get, keys_of(run.roots, run.index, found))
             yield from (output for output in outputs if output is not None)
 
-    def _version_of(self, run: RunState, found: ObjectId, fallback: Fallback) -> Any | None:
+    def version_of(self, run: RunState, found: ObjectId, fallback: Fallback) -> Any | None:
         """Return the version of the object from which its *fallback* was rendered; None without one."""
         if fallback is Fallback.CLOSED:
             return None

@@ -86,6 +86,21 @@ def test_a_removed_user_does_not_return_when_the_good_version_cannot_be_rendered
     assert "'bob'" not in controller.configure(longestPassword=50).text
 
 
+def test_a_good_version_has_what_a_setting_adds_to_the_templates() -> None:
+    objects = tenant("tenant", {NGINX + "proxy-body-size": "1m"})
+    objects[0]["spec"]["tls"] = [{"hosts": ["tenant.test"]}]
+    controller = Succession(LIBRARIES)
+    controller.render(*objects)
+    controller.render(broken(objects))
+
+    for rendered in (controller.configure(sslRedirect=True), controller.render()):
+        assert rendered.texts["maps/tls-host.map"].text == "tenant.test yes\n"
+        assert fallbacks(rendered) == {("Ingress tenant/web", True)}
+    # As for the Ingress that was accepted with it.
+    rendered = controller.configure(sslRedirect=True, longestPassword=50)
+    assert rendered.texts["maps/tls-host.map"].text == "tenant.test yes\n"
+
+
 def test_a_user_who_is_removed_before_haproxy_has_checked_it_does_not_return() -> None:
     objects = tenant("tenant", BASIC)
     controller = Succession(LIBRARIES)
