@@ -122,6 +122,15 @@ def test_an_application_gets_a_path_for_a_url(cluster: Cluster) -> None:
     assert root[1] == "/"
 
 
+@pytest.mark.parametrize("version", ["1.2", "2.0", "3.0"])
+def test_a_url_becomes_a_path_whatever_version_a_client_writes(cluster: Cluster, version: str) -> None:
+    with edge(cluster):
+        lines = [f"GET https://{OPEN}/a?b HTTP/{version}", f"Host: {OPEN}"]
+        found = exchange(cluster.http_port, *lines).body.split("\n")
+
+    assert found[1] == "/a?b"
+
+
 def test_a_gateway_does_the_same(tmp_path: Path) -> None:
     port = free_port()
     with serving("web") as ports:
@@ -131,9 +140,10 @@ def test_a_gateway_does_the_same(tmp_path: Path) -> None:
             hidden = {name: exchange(port, *lines).status for name, lines in HIDDEN.items()}
             broken = {host: exchange(port, "GET / HTTP/1.1", f"Host: {host}").status for host in BROKEN}
             found = exchange(port, f"GET https://{OPEN}/a?b HTTP/1.1", f"Host: {OPEN}").body.split("\n")
+            newer = exchange(port, f"GET https://{OPEN}/a?b HTTP/2.0", f"Host: {OPEN}").body.split("\n")
             schemes = {scheme: ask_by_scheme(port, scheme).status for scheme in SCHEMES}
 
     assert schemes == SCHEMES
     assert hidden == dict.fromkeys(HIDDEN, 400)
     assert broken == dict.fromkeys(BROKEN, 400)
-    assert found[1] == "/a?b"
+    assert (found[1], newer[1]) == ("/a?b", "/a?b")
