@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from haptic_trio.errors import Problem
 from haptic_trio.templating.incremental.outputs import EMPTY, BodyResult, FragmentOutput, frozen, own_part
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.settling.former_endpoints import endpoint_lookups
@@ -18,6 +19,7 @@ from haptic_trio.templating.values.subjects import FragmentKey, Origin
 
 _READS: Final = frozenset({"get", "object"})
 """Kinds of questions that return content of objects; `has` never returns that of a Secret."""
+_UNREPORTED: Final = Problem(message="the closing of a rejected object leaves this out")
 
 
 class Given:
@@ -92,7 +94,7 @@ def call_body(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, c
             _check_limits(run, key, made)
             output = made
         else:
-            problem, reason, is_clash = problem_of(run.clash, origin.subject, resource), describe(run.clash)[0], True
+            (problem, reason), is_clash = _explained(run, run.clash, origin, resource), True
     except MemoryError:
         # Not a fault of this object. The subject stays on the stack, so that the error can name it.
         raise
@@ -101,9 +103,9 @@ def call_body(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, c
             run.note_slow(origin.fragment, origin.subject.namespace)
             # It might have asked later.
             run.asks_rejected = True
-        problem, is_limit = problem_of(error, origin.subject), True
+        (problem, _), is_limit = _explained(run, error, origin, None), True
     except Exception as error:  # noqa: BLE001  whatever an object's data breaks must break this object alone
-        problem, reason = problem_of(error, origin.subject, resource), describe(error)[0]
+        problem, reason = _explained(run, error, origin, resource)
     finally:
         run.leave_fragment(budget)
         run.fragment, run.clash = outer
@@ -115,6 +117,16 @@ def call_body(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, c
     del subjects[depth:]
     ordinals = tuple(trace.ordinals[counted:]) if problem is not None else ()
     return BodyResult(text, output, problem, concerns, guards, reason, is_limit, is_clash, asks_rejected, ordinals)
+
+
+def _explained(run: RenderRun, error: BaseException, origin: Origin, resource: Any) -> tuple[Problem, str]:
+    """Return *error* as a problem of the fragment *origin*, and the reason alone.
+
+    The closing of a rejected object leaves out what fails, without a report: it may be thousands of fragments.
+    """
+    if run.is_closing:
+        return _UNREPORTED, ""
+    return problem_of(error, origin.subject, resource), describe(error)[0]
 
 
 def _check_limits(run: RenderRun, key: FragmentKey, output: FragmentOutput) -> None:

@@ -67,6 +67,12 @@ def own_backends(size: int, prefix: str, **annotations: str) -> Iterator[Resourc
     yield endpoint_slice("web", endpoint("10.0.0.1"), ports={f"p{number}": 80 for number in range(size)})
 
 
+def rejected_paths(size: int) -> Iterator[Resource]:
+    """An Ingress with as many paths, none of which can be expressed: each of them is closed by itself."""
+    yield ingress("rejected", rule(HOST, *(path(f"/a b{number}", "web") for number in range(size))))
+    yield service("web")
+
+
 def hosts_of(size: int, **annotations: str) -> Iterator[Resource]:
     """An Ingress with as many hosts, each of which has a certificate and a Service."""
     found = {f"{NGINX}/{key.replace('_', '-')}": value for key, value in annotations.items()}
@@ -128,6 +134,7 @@ SHAPES: dict[str, Callable[[int], Iterable[Resource]]] = {
     "unknown annotations": lambda size: annotated(size, NGINX),
     "unknown annotations of haproxy.org": lambda size: annotated(size, ORG),
     "annotations of others": lambda size: annotated(size, "example.com"),
+    "rejected paths": rejected_paths,
     "lists": listed,
     "endpoints": endpoints,
     "passthrough": passthrough,
@@ -167,7 +174,7 @@ def test_cost_grows_with_the_size_of_an_object(shape: str, renderer: Renderer) -
     for counted in ([calls for calls, _, _ in costs], [size for _, size, _ in costs]):
         assert counted[2] - 2 * counted[1] + counted[0] <= 0.02 * counted[1], counted
     rendered = costs[-1][2]
-    expected = ["Ingress"] if shape.startswith("unknown") else []
+    expected = ["Ingress"] if shape.startswith(("unknown", "rejected")) else []
     assert [rejection.subject.kind for rejection in rendered.rejections] == expected
 
 
