@@ -23,6 +23,7 @@ from tests.support.components.rendering import Rendered, render
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
 from tests.support.processes.ports import free_port
 from tests.support.traffic.proxy import check, running
+from tests.support.traffic.raw import exchange
 from tests.support.traffic.servers import Answer, ask, serving
 
 pytestmark = pytest.mark.haproxy
@@ -105,6 +106,25 @@ def test_each_request_has_an_identifier_that_client_and_server_learn(cluster: Cl
     given = [answer.headers["x-request-id"] for answer in (first, second)]
     assert [seen(answer)["x-request-id"] for answer in (first, second)] == given
     assert len({*given, "mine"}) == 3
+
+
+def test_of_several_headers_the_one_that_a_trusted_proxy_adds_counts(cluster: Cluster) -> None:
+    doubled = (
+        "X-Request-ID: of-a-client",
+        "X-Request-ID: ill formed",
+        "X-Forwarded-Proto: https",
+        "X-Forwarded-Proto: http",
+    )
+    settings = {"trustedProxies": ["127.0.0.0/8"], "requestIdHeader": "X-Request-ID", "hstsMaxAge": 60}
+    with edge(cluster, **settings):
+        plain = exchange(cluster.http_port, "GET / HTTP/1.1", f"Host: {HOST}", *doubled)
+        secured = exchange(
+            cluster.http_port, "GET / HTTP/1.1", f"Host: {HOST}", *doubled[:2], "X-Forwarded-Proto: https"
+        )
+
+    assert "strict-transport-security" not in plain.headers
+    assert "strict-transport-security" in secured.headers
+    assert seen(secured)["x-request-id"] not in {"of-a-client", "ill formed"}
 
 
 def proxied(port: int, client: str) -> bytes:
