@@ -253,13 +253,13 @@ def header_names(value: Any, respelled: bool = False, others_of: Iterable[str] =
     Names in *others_of* never match as given, but their other spellings do.
     """
     given = {header_token(name, "header_names").lower() for name in value}
-    names = sorted(name for name in given if not any(name != other and fnmatchcase(name, other) for other in given))
+    wide = [name for name in given if "*" in name]
+    names = sorted(name for name in given if not any(name != other and fnmatchcase(name, other) for other in wide))
     if not names:
         raise EmitError("header_names: the list is empty")
-    has_any_first = any(name.startswith(("*", "-")) for name in names)
     others = [header_token(name, "header_names").lower() for name in others_of]
-    first = {name[0] for name in (*names, *others)}
-    ahead = "" if has_any_first else f"(?=[{regex_escape(''.join(sorted(first)))}])"
+    first = "".join(sorted({name[0] for name in (*names, *others)}))
+    ahead = "" if any(name.startswith(("*", "-")) for name in names) else f"(?=[{regex_escape(first)}])"
     nested = [name[2:] for name in names if name.startswith("x-")]
     patterns = [*_name_patterns(name for name in names if not name.startswith("x-"))]
     patterns += [f"x{_DASH}(?:{'|'.join(_name_patterns(nested))})"] if nested else []
