@@ -147,8 +147,8 @@ class _Server:
         del self._open[first]
         first.cancel(reason="there are too many connections")
 
-    def _enter(self, scope: trio.CancelScope, phase: "_Phase") -> None:
-        # One that has to make room is not there any more.
+    def _enter(self, scope: trio.CancelScope, phase: _Phase) -> None:
+        # A connection that has to make room was removed.
         if former := self._open.pop(scope, None):
             self._open[scope] = former._replace(phase=phase)
 
