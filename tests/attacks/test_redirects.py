@@ -24,7 +24,7 @@ LOCATIONS = (
 
 
 EVERY = 1 if IS_DEEP else 5
-"""Of the places of a sample that has many, each one gets one of so many locations, and the next place the next ones."""
+"""A sample with more than `FEW` places gets every fifth location at each one, shifted by one from place to place."""
 FEW = 4
 
 
