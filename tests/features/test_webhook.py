@@ -102,6 +102,14 @@ async def reviewing(running: Running, root: Path, *, known: bool = True) -> Asyn
         nursery.cancel_scope.cancel()
 
 
+async def serve_web(site: Site, running: Running, port: int) -> None:
+    """Write a Service for the server at *port* with an Ingress, and wait until the Ingress is served."""
+    site.write_service("web", port)
+    site.write_ingress("web", "web.localhost", "web")
+    await running.serves(site, "web.localhost", "one")
+    await running.quiet()
+
+
 def broken(name: str) -> Resource:
     found = ingress(name, f"{name}.localhost", "web", "/a b")
     found["spec"]["rules"][0]["http"]["paths"][0]["pathType"] = "Exact"
@@ -112,10 +120,7 @@ async def test_only_what_would_break_the_configuration_is_rejected_and_nothing_o
     site: Site, haproxy_binary: Path, tmp_path: Path
 ) -> None:
     async with backend("one") as port, controller(site, haproxy_binary) as running:
-        site.write_service("web", port)
-        site.write_ingress("web", "web.localhost", "web")
-        await running.serves(site, "web.localhost", "one")
-        await running.quiet()
+        await serve_web(site, running, port)
         async with reviewing(running, tmp_path) as server:
             good = await server.ask(ingress("two", "two.localhost", "web"))
             bad = await server.ask(broken("three"))
@@ -222,10 +227,7 @@ async def test_no_answer_says_whether_a_guess_is_in_a_secret_of_another_namespac
     site.write_config(watchedResources={"all": {"apiVersion": "v1", "resources": "secrets"}})
     site.write("secret", secret)
     async with backend("one") as port, controller(site, haproxy_binary) as running:
-        site.write_service("web", port)
-        site.write_ingress("web", "web.localhost", "web")
-        await running.serves(site, "web.localhost", "one")
-        await running.quiet()
+        await serve_web(site, running, port)
         async with reviewing(running, tmp_path) as server:
             warned = await server.ask(ingress("two", "two.localhost", guess))
 

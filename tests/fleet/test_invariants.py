@@ -15,8 +15,8 @@ from haptic_trio.fleet.groups import GroupStates
 from haptic_trio.fleet.model import GroupSpec, InstanceState, ProviderStatus
 from haptic_trio.fleet.plan import plan
 from tests.fleet.rig.world import GROUP, Thing, World, drive
+from tests.support.histories import HISTORIES
 
-EXAMPLES = 10 * settings.default.max_examples if settings.default else 500
 GRACE = 60.0
 CALLS = ("put", "forget", "create", "status", "drained", "begin_drain", "delete")
 CHOICE = st.integers(0, 9)
@@ -262,4 +262,4 @@ async def contain(work: Awaitable[float]) -> float | None:
 
 
 TestFleetMachine = pytest.mark.slow(FleetMachine.TestCase)
-TestFleetMachine.settings = settings(max_examples=EXAMPLES, stateful_step_count=20)
+TestFleetMachine.settings = settings(max_examples=HISTORIES, stateful_step_count=20)

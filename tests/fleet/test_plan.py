@@ -17,10 +17,10 @@ from haptic_trio.fleet.model import (
     Reason,
 )
 from haptic_trio.fleet.plan import Create, Delete, Drain, expiry_of, next_due, plan
+from tests.support.histories import HISTORIES
 
 KEY = GroupKey("web")
 NOW = 10_000.0
-EXAMPLES = 10 * settings.default.max_examples if settings.default else 500
 
 
 def make_spec(**fields: object) -> GroupSpec:
@@ -239,7 +239,7 @@ def some_records(chance: random.Random) -> list[InstanceRecord]:
 
 # Drawn one by one, the records would take most of the time.
 @pytest.mark.slow
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=HISTORIES)
 @given(st.integers(0, 1 << 64), st.integers(0, 4), st.integers(1, 2), st.sampled_from([0.0, 300.0]))
 def test_the_order_of_records_is_irrelevant_and_limits_hold(seed: int, size: int, surge: int, forced: float) -> None:
     chance = random.Random(seed)
@@ -263,7 +263,7 @@ def next_step(spec: GroupSpec, records: Collection[InstanceRecord], now: float) 
     return max(now + 1.0, min(now + 60.0, next_due(spec, records, now)))
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=HISTORIES)
 @pytest.mark.slow
 @given(
     size=st.integers(1, 5),

@@ -13,11 +13,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from haptic_trio.workqueue.controller import PermanentError, RequeueAfter
 from haptic_trio.workqueue.extras.source_controller import SourceController
+from tests.support.histories import HISTORIES
 from tests.workqueue.fakes import CancelAtStep, FakeSource, Gate
 
 KEYS = st.sampled_from("abc")
 # A whole controller runs in each example; the queue below it is searched more densely by its own machines.
-EXAMPLES = 10 * settings.default.max_examples if settings.default else 500
 OUTCOMES = ("ok", "ok", "error", "again", "again now", "slow", "stuck")
 
 
@@ -158,7 +158,7 @@ class ControllerMachine(RuleBasedStateMachine):
 
 
 TestController = pytest.mark.slow(ControllerMachine.TestCase)
-TestController.settings = settings(max_examples=EXAMPLES, stateful_step_count=20)
+TestController.settings = settings(max_examples=HISTORIES, stateful_step_count=20)
 
 
 async def lose_the_lease_at_step(number: int, when: Literal["before", "after"]) -> bool:

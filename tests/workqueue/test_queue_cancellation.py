@@ -11,10 +11,10 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from haptic_trio.workqueue.limiter import ExponentialLimiter
 from haptic_trio.workqueue.work_queue import QueueShutdown, WorkQueue
+from tests.support.histories import HISTORIES
 from tests.workqueue.fakes import CancelAtStep
 
 KEYS = st.sampled_from("abc")
-EXAMPLES = 10 * settings.default.max_examples if settings.default else 500
 
 
 class Ledger:
@@ -229,7 +229,7 @@ class Play:
 
 
 TestCancellation = pytest.mark.slow(CancellationMachine.TestCase)
-TestCancellation.settings = settings(max_examples=EXAMPLES, stateful_step_count=25)
+TestCancellation.settings = settings(max_examples=HISTORIES, stateful_step_count=25)
 
 
 class Victim(Worker):

@@ -8,11 +8,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from haptic_trio.workqueue.limiter import ExponentialLimiter
 from haptic_trio.workqueue.work_queue import NotProcessing, QueueShutdown, WorkQueue
+from tests.support.histories import HISTORIES
 
 KEYS = st.sampled_from("abcd")
 PRIORITIES = st.sampled_from([0, 0, 0, 5, -100])
 BASE, LONGEST = 0.5, 4.0
-EXAMPLES = 10 * settings.default.max_examples if settings.default else 500
 
 
 class ReadyKey:
@@ -212,4 +212,4 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueueMachine = pytest.mark.slow(QueueMachine.TestCase)
-TestQueueMachine.settings = settings(max_examples=EXAMPLES, stateful_step_count=25)
+TestQueueMachine.settings = settings(max_examples=HISTORIES, stateful_step_count=25)
