@@ -61,7 +61,9 @@ async def why_404(operator: Operator, site: Site) -> None:
 
 async def why_reloaded(operator: Operator, site: Site) -> None:
     await operator.click("Instances", "tabs")
-    shown = await operator.page.shows("instances", "backend default_more_80 added")
+    # A deployment that waits for its reload names the backend, but not the cause.
+    shown = await operator.page.shows("instances", "Ingress default/more")
+    assert "backend default_more_80 added" in shown
     assert "caused by" in shown
     await operator.click("Ingress default/more")
     await operator.page.shows("explanation", "name: more")
