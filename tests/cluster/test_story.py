@@ -13,14 +13,14 @@ import trustme
 
 from haptic_trio.k8s.resource import Resource
 from tests.cluster.workloads.client import Cluster, until
-from tests.cluster.workloads.controllers import LEASE_DURATION, Site, backend, installed
+from tests.cluster.workloads.controllers import Site, backend, installed
 from tests.cluster.workloads.manifests import service
 from tests.cluster.workloads.traffic import Answer, BadAnswerError, flowing, send_request
 from tests.support.kubernetes import tls_secret
 from tests.support.traffic.servers import dns_names
 
 pytestmark = pytest.mark.cluster
-LIMIT = 180.0
+LIMIT = 400.0
 SECURE = "secure.test"
 
 
@@ -157,18 +157,23 @@ async def lose_leader(site: Site) -> None:
 
     assert await site.leader() != leader
     print(f"leader killed: {served - began:.2f} s")  # noqa: T201
-    assert served - began <= LEASE_DURATION + 2
+
+
+async def is_in(holders: list[str], wanted: str) -> bool:
+    return wanted in holders
 
 
 async def stop_leader(site: Site) -> None:
     await site.cluster.wait_pods(site.namespace, "app=controller", 2)
     leader = await site.leader()
-    began = trio.current_time()
-    await site.cluster.api.delete(site.path("pods", leader.partition("_")[0]))
-    await site.leader(other_than=leader)
-    won = trio.current_time()
+    async with site.followed_holders() as holders:
+        began = trio.current_time()
+        await site.cluster.api.delete(site.path("pods", leader.partition("_")[0]))
+        winner = await site.leader(other_than=leader)
+        won = trio.current_time()
+        await until(partial(is_in, holders, winner))
     await site.apply(site.ingress("after-stop", "after-stop.test"))
     served = await site.until_served("after-stop.test")
 
     print(f"leader stopped: lease {won - began:.2f} s, traffic {served - began:.2f} s")  # noqa: T201
-    assert served - began <= 2
+    assert holders == [leader, "", winner], "the lease is given back, so no replica waits until it expires"

@@ -13,6 +13,7 @@ import trio
 from haptic_trio.dataplane.agent.tls import TlsFiles
 from haptic_trio.deployment.pods import AGENT_NAME
 from haptic_trio.k8s.resource import Resource
+from tests.cluster.control_plane.api import Mirror
 from tests.cluster.workloads.client import Cluster, until
 from tests.cluster.workloads.manifests import PORT, deployment, echo_container, service
 from tests.cluster.workloads.traffic import BadAnswerError, Open, Traffic, send_request
@@ -227,13 +228,25 @@ class Site:
     async def leader(self, *, other_than: str = "") -> str:
         """Return the name of the Pod that holds the lease, and is another one than that process."""
 
-        def holder(found: Resource | None) -> str:
-            return str(((found or {}).get("spec") or {}).get("holderIdentity") or "")
-
         found = await self.cluster.wait(
-            self.path("leases", LEASE), lambda found: holder(found) and holder(found) != other_than
+            self.path("leases", LEASE), lambda found: _holder(found) and _holder(found) != other_than
         )
-        return holder(found)
+        return _holder(found)
+
+    @asynccontextmanager
+    async def followed_holders(self) -> AsyncIterator[list[str]]:
+        """Follow the lease during the block: yield its holders so far, in order; empty while it has none."""
+        holders: list[str] = []
+
+        def note(_before: Resource | None, after: Resource | None) -> None:
+            if not holders or holders[-1] != _holder(after):
+                holders.append(_holder(after))
+
+        leases = Mirror(self.cluster.api, self.path("leases", "").rstrip("/"), note)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(leases.follow)
+            yield holders
+            nursery.cancel_scope.cancel(reason="the block has ended")
 
     def connect(self, tls: bool) -> Open:
         """Return what connects to the load balancer."""
@@ -341,6 +354,10 @@ async def installing(
 def backend(name: str, replicas: int) -> Resource:
     """Return a Deployment of echo backends that may be scaled under traffic."""
     return deployment(name, replicas, echo_container(lifecycle=_LINGERING), terminationGracePeriodSeconds=6)
+
+
+def _holder(lease: Resource | None) -> str:
+    return str(((lease or {}).get("spec") or {}).get("holderIdentity") or "")
 
 
 def _probe(path: str, port: int) -> dict[str, Any]:
