@@ -16,7 +16,7 @@ from haptic_trio.dataplane.endpoint import UnboundAddress
 from haptic_trio.haproxy.model import Config
 
 _ADDRESS = re.compile(
-    r"(?:ipv4@|ipv6@)?(?P<host>\*|\[[0-9A-Fa-f:.]+\]|[0-9.]*|[0-9A-Fa-f:]*:[0-9A-Fa-f:]*)"
+    r"(?:ipv[46]@|(?P<quic>quic[46]@))?(?P<host>\*|\[[0-9A-Fa-f:.]+\]|[0-9.]*|[0-9A-Fa-f:]*:[0-9A-Fa-f:]*)"
     r":(?P<first>\d+)(?:-(?P<last>\d+))?"
 )
 _CONFLICTS = frozenset({errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL})
@@ -33,22 +33,22 @@ _BIND_ERROR: Final = re.compile(
 Address = tuple[str, int]
 
 
-def find_addresses(config: Config) -> frozenset[Address]:
-    """Return the TCP addresses that *config* binds, except names and variables."""
-    sections = (section for kind in ("frontend", "listen") for section in config.all(kind))
+def find_addresses(config: Config, kind: socket.SocketKind = socket.SOCK_STREAM) -> frozenset[Address]:
+    """Return the addresses that *config* binds, except names and variables: of TCP, or of QUIC (datagrams)."""
+    sections = (section for name in ("frontend", "listen") for section in config.all(name))
     return frozenset(
         address
         for section in sections
         for directive in section.all("bind")
         if len(directive.words) > 1 and not _OTHER_SCOPE.intersection(directive.words)
         for word in directive.words[1].split(",")
-        for address in _read_address(word)
+        for address in _read_address(word, kind)
     )
 
 
-def _read_address(word: str) -> Iterator[Address]:
+def _read_address(word: str, kind: socket.SocketKind) -> Iterator[Address]:
     match = _ADDRESS.fullmatch(word)
-    if match is None:
+    if match is None or (kind is socket.SOCK_DGRAM) != bool(match["quic"]):
         return
     host = match["host"]
     first = int(match["first"])
@@ -60,14 +60,16 @@ def _read_address(word: str) -> Iterator[Address]:
 
 def find_conflicts(desired: Config, running: Config | None) -> tuple[UnboundAddress, ...]:
     """Return the new addresses of *desired* (compared with *running*) that cannot be bound now."""
-    found: list[UnboundAddress] = []
-    for host, port in sorted(find_addresses(desired) - (find_addresses(running) if running is not None else set())):
-        try:
-            _try_bind(host, port)
-        except OSError as exc:
-            if exc.errno in _CONFLICTS:
-                found.append(UnboundAddress(host, port, os.strerror(exc.errno)))
-    return tuple(found)
+    found: set[UnboundAddress] = set()
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        former = find_addresses(running, kind) if running is not None else frozenset()
+        for host, port in find_addresses(desired, kind) - former:
+            try:
+                _try_bind(host, port, kind)
+            except OSError as exc:
+                if exc.errno in _CONFLICTS:
+                    found.add(UnboundAddress(host, port, os.strerror(exc.errno)))
+    return tuple(sorted(found))
 
 
 def read_conflicts(output: str) -> tuple[UnboundAddress, ...]:
@@ -84,10 +86,10 @@ def _host_of(text: str) -> str:
     return "0.0.0.0" if host in {"", "*"} else host  # noqa: S104 - as HAProxy reads it
 
 
-def _try_bind(host: str, port: int) -> None:
+def _try_bind(host: str, port: int, kind: socket.SocketKind) -> None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Bound with HAProxy's options but not listening, so it gets no connections.
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
+    # Bound with HAProxy's options but not listening, so it gets no connections. Clients of QUIC repeat a lost packet.
+    with socket.socket(family, kind) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         probe.bind((host, port))

@@ -30,10 +30,31 @@ def listening(*binds: str) -> Config:
         ("name.example:80", set()),
         ("127.0.0.1:80 interface eth0", set()),
         ("fd@3", set()),
+        ("quic4@127.0.0.1:443", set()),
     ],
 )
 def test_plain_addresses_are_known_and_others_left_to_haproxy(bind: str, addresses: set[tuple[str, int]]) -> None:
     assert find_addresses(listening(bind)) == addresses
+
+
+@pytest.mark.parametrize(
+    ("bind", "address"),
+    [("quic4@:443", ("0.0.0.0", 443)), ("quic6@[::1]:443", ("::1", 443)), ("quic6@:::443", ("::", 443))],
+)
+def test_addresses_for_quic_are_of_udp(bind: str, address: tuple[str, int]) -> None:
+    assert find_addresses(listening(bind, "127.0.0.1:80"), socket.SOCK_DGRAM) == {address}
+
+
+def test_a_taken_udp_port_is_a_conflict_for_quic_alone() -> None:
+    with socket.socket(type=socket.SOCK_DGRAM) as holder:
+        holder.bind(("127.0.0.1", 0))
+        port = holder.getsockname()[1]
+        desired = listening(f"127.0.0.1:{port}", f"quic4@127.0.0.1:{port}")
+        assert find_conflicts(listening(f"127.0.0.1:{port}"), None) == ()
+        assert find_conflicts(desired, listening(f"127.0.0.1:{port}")) == (
+            UnboundAddress("127.0.0.1", port, "Address already in use"),
+        )
+        assert find_conflicts(desired, desired) == ()
 
 
 def test_a_taken_port_is_a_conflict_unless_the_running_configuration_has_it() -> None:

@@ -8,27 +8,34 @@ from typing import Any
 
 import pytest
 import trio
+import trustme
 
 from haptic_trio.cli.serving.endpoints import AgentList
 from haptic_trio.dataplane.agent.client import AgentAddress
+from haptic_trio.dataplane.binary import find_haproxy
 from haptic_trio.deployment import taken_ports
 from haptic_trio.messages import InstanceFailed, InstanceOperationFailed
 from haptic_trio.stages.process import Process
-from tests.features.harness import Running, Site, controller, request
-from tests.support.components.agents import Authority, agent_process
+from tests.features.harness import LIMIT, Running, Site, controller, request
+from tests.support.components.agents import Authority, agent_process, until
+from tests.support.kubernetes import tls_secret
 from tests.support.processes.haproxy import backend
+from tests.support.processes.newer_haproxy import haproxy_with_quic
 from tests.support.processes.ports import free_port
+
+__all__ = ["haproxy_with_quic"]
 
 pytestmark = pytest.mark.haproxy
 API = "gateway.networking.k8s.io/v1"
 
 
 @contextmanager
-def held() -> Iterator[socket.socket]:
-    """Listen on a port as a process does that knows nothing of HAProxy."""
-    with socket.socket() as holder:
+def held(kind: socket.SocketKind = socket.SOCK_STREAM) -> Iterator[socket.socket]:
+    """Have a port as a process does that knows nothing of HAProxy."""
+    with socket.socket(type=kind) as holder:
         holder.bind(("127.0.0.1", 0))
-        holder.listen()
+        if kind is socket.SOCK_STREAM:
+            holder.listen()
         yield holder
 
 
@@ -37,9 +44,9 @@ def port_of(holder: socket.socket) -> int:
     return port
 
 
-def write_gateway(site: Site, name: str, *ports: int) -> None:
+def write_gateway(site: Site, name: str, *ports: int, **listener: Any) -> None:
     """Write a Gateway with an HTTP listener for each of *ports*, and a route to the Service `web` at it."""
-    listeners = [{"name": f"p{port}", "port": port, "protocol": "HTTP"} for port in ports]
+    listeners = [{"name": f"p{port}", "port": port, "protocol": "HTTP", **listener} for port in ports]
     meta = {"name": name, "namespace": "default"}
     site.write(
         f"gateway-{name}",
@@ -124,6 +131,40 @@ async def test_a_listener_on_a_taken_port_affects_no_other_listener(site: Site, 
             assert list(warnings(running)) == ["Gateway default/bad"]
             assert str(taken) in text
             assert "Address already in use" in text
+
+
+@pytest.mark.usefixtures("haproxy_with_quic")
+async def test_a_listener_on_a_taken_udp_port_interrupts_no_request(site: Site) -> None:
+    configure(site, context={"http3": True})
+    issued = trustme.CA().issue_cert("any.test")
+    site.write("pair", tls_secret("pair", issued.cert_chain_pems[0].bytes(), issued.private_key_pem.bytes()))
+    with held(socket.SOCK_DGRAM) as one_holder, held(socket.SOCK_DGRAM) as other_holder:
+        async with backend("one") as one, controller(site, find_haproxy()) as running, trio.open_nursery() as nursery:
+            site.write_service("web", one)
+            site.write_ingress("web", "web.localhost", "web")
+            await running.serves(site, "web.localhost", "one")
+            nursery.start_soon(ask_all_the_time, site)
+
+            for number, holder in enumerate((one_holder, other_holder)):
+                tls = {"protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "pair"}]}}
+                write_gateway(site, f"bad-{number}", port_of(holder), **tls)
+                site.write_ingress(f"more-{number}", f"more-{number}.localhost", "web")
+                await running.serves(site, f"more-{number}.localhost", "one")
+
+            async def owners_know() -> bool:
+                return warnings(running).keys() == {"Gateway default/bad-0", "Gateway default/bad-1"}
+
+            with trio.fail_after(LIMIT):
+                await until(owners_know)
+            assert len(running.events.all(InstanceFailed)) == 2
+            nursery.cancel_scope.cancel()
+
+
+async def ask_all_the_time(site: Site) -> None:
+    """Connect and ask again and again; fails with the first request without an answer."""
+    while True:
+        assert await site.get("web.localhost") == (200, "one")
+        await trio.sleep(0.01)
 
 
 async def test_at_a_cold_start_the_other_listeners_are_served(site: Site, haproxy_binary: Path) -> None:
