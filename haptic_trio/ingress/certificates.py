@@ -7,14 +7,17 @@ from typing import Any, Final
 
 import msgspec
 
+from haptic_trio.gateway.hostnames import is_hostname
 from haptic_trio.gateway.listeners.certificates import names_of
 from haptic_trio.gateway.objects import Lookups, Resource, derived, name_of, namespace_of
 from haptic_trio.ingress.classes import OwnClasses, class_of
 from haptic_trio.ingress.owners import MOST_BYTES, MOST_HOSTS, Choice, Exclusions, Owners, exclusions_of, owners_of
-from haptic_trio.ingress.served import ANY, NONE, Age, Named, Vendors, age_of, served_by, wildcard_of
+from haptic_trio.ingress.served import ANY, NONE, Age, Named, Vendors, age_of, normal_host, served_by, wildcard_of
 
 _STORE: Final = "ingressesByTlsSecret"
 _MOST_REPORTED: Final = 10
+_BEFORE_ALL: Final[Age] = ("", "", "")
+"""An age before that of every Ingress."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -105,6 +108,15 @@ class Certificates(msgspec.Struct, frozen=True):
             ),
         )
 
+    def default_lines(self, secret: Resource) -> list[Line]:
+        """Return the lines for the names of *secret*, a default certificate, that have no certificate of an Ingress.
+
+        HAProxy would prefer the default certificate there for its kind of key.
+        """
+        names = {normal_host(name) for name in names_of(secret) or ()}
+        hosts = {name: _BEFORE_ALL for name in names if is_hostname(name) and not self._has_certificate(name)}
+        return _lines(hosts, self._excluded_from_default)
+
     def client_lines(self, ingress: Resource) -> list[tuple[str, Line]]:
         """Return the Secrets, with lines of theirs, for the hosts whose clients *ingress* asks for certificates."""
         own, found = age_of(ingress), dict[str, dict[str, Age]]()
@@ -165,6 +177,15 @@ class Certificates(msgspec.Struct, frozen=True):
     def exclusions(self, wildcard: str, age: Age) -> Exclusions:
         """Return the hosts that *wildcard* of an Ingress of *age* excludes, and how many more it should exclude."""
         return exclusions_of(wildcard, age, self.lookups, self.own, self.vendors)
+
+    def _excluded_from_default(self, wildcard: str, age: Age) -> tuple[str, ...]:
+        return tuple(host for host in self.exclusions(wildcard, age).hosts if self._has_certificate(host))
+
+    def _has_certificate(self, host: str) -> bool:
+        chosen = self.choice(host)
+        return chosen is not None and any(
+            self._is_usable(chosen.claimant.namespace, named, host) for named in chosen.secrets
+        )
 
     def _decides(self, host: str, namespace: str, secret: str) -> bool:
         chosen = self.choice(host)

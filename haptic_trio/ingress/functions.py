@@ -305,6 +305,12 @@ class IngressFunctions:
             resources["tlsSecrets"].rely(_Serves(secret, hosts, own, vendors))
         return found
 
+    def default_lines(
+        self, secret: Resource, resources: Lookups, classes: list[Any], annotations: Mapping[str, Any]
+    ) -> list[Line]:
+        """Return the lines of the crt-list for *secret*, a default certificate."""
+        return Certificates(resources, _classes(*classes), _vendors_of(annotations)).default_lines(secret)
+
 
 def _classes(name: Any, controller: Any, without: Any) -> OwnClasses:
     return OwnClasses(str(name), str(controller), bool(without))

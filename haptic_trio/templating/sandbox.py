@@ -46,7 +46,7 @@ _METHODS: Final[tuple[tuple[Any, frozenset[str]], ...]] = (
 # A render accesses these thousands of times, so their attributes are not checked each time.
 _KNOWN: Final[Mapping[type, frozenset[str]]] = {
     ResourceView: frozenset({"get", "get_single", "has", "list", "pick"}),
-    IngressFunctions: frozenset({"certificate_lines", "handles", "view"}),
+    IngressFunctions: frozenset({"certificate_lines", "default_lines", "handles", "view"}),
     IngressView: frozenset({"asks_clients", "client_lines", "has", "has_connections", "has_host", "notes"}),
     GatewayFunctions: frozenset({"backend_name", "backends", "exact_paths", "ineffective", "prefixes", "rules", "tls"}),
     Entry: frozenset(Entry.__struct_fields__),

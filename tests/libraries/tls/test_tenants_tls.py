@@ -19,6 +19,7 @@ from tests.libraries.tenants.tenants import (
     HOST,
     NGINX,
     OTHERS,
+    REST,
     REST_TLS,
     RSA,
     SHOP,
@@ -149,6 +150,35 @@ def test_a_host_without_a_certificate_gets_the_default_one_and_no_younger_one(
     )
 
     assert shown(cluster, HOST) == (found if default or found == "evil" else "placeholder")
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize("name", [HOST, WILDCARD])
+def test_the_default_certificate_is_shown_for_no_host_with_a_certificate_of_another_kind(
+    cluster: Cluster, name: str
+) -> None:
+    cluster.serve(
+        victim(rule(HOST, path("/", "web")), tls=secured(HOST)),
+        *(
+            victim(rule(f"{one}.example.com", path("/", "web")), tls=secured(f"{one}.example.com", name=one), name=one)
+            for one in ("absent", "other")
+        ),
+        secret("victim", "tls", HOST, by=VICTIM, kind=RSA),
+        secret("victim", "other", "other.example.com", by=VICTIM, kind=RSA),
+        secret("certs", "rest", name, by=REST),
+        libraries=ALL,
+        defaultCertificate="certs/rest",
+        strictSni=True,
+    )
+
+    assert shown(cluster, HOST) == "victim"
+    assert shown(cluster, "other.example.com") == "victim"
+    if name == WILDCARD:
+        assert shown(cluster, "absent.example.com") == "rest"
+        assert shown(cluster, "unknown.example.com") == "rest"
+    else:
+        with pytest.raises(ssl.SSLError):
+            shown(cluster, "unknown.example.com")
 
 
 @pytest.mark.haproxy
