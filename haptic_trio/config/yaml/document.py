@@ -9,7 +9,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from haptic_trio.config.yaml.errors import ConfigInvalidError
 from haptic_trio.errors import Problem
-from haptic_trio.redaction import without_credentials_in_yaml
+from haptic_trio.redaction.documents import without_credentials_in_yaml
 from haptic_trio.yaml.reader import DocumentError, lines_of, read_nodes
 
 MAP_TAG = "tag:yaml.org,2002:map"

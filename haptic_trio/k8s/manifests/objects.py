@@ -15,7 +15,7 @@ from yaml.nodes import Node
 
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource
-from haptic_trio.redaction import without_credentials_in_yaml
+from haptic_trio.redaction.documents import without_credentials_in_yaml
 from haptic_trio.yaml.documents import documents_of
 from haptic_trio.yaml.field_lines import line_of
 from haptic_trio.yaml.reader import MAX_DEPTH, Document, DocumentError, lines_of, read_document, read_nodes

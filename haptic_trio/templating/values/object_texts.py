@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from haptic_trio.redaction import is_secret_name
+from haptic_trio.redaction.names import is_secret_name
 from haptic_trio.yaml.paths import item_path, key_path
 
 MOST_FIELDS: Final = 3

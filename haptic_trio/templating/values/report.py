@@ -13,7 +13,7 @@ from jinja2 import Template, TemplateError, TemplateNotFound, UndefinedError
 from jinja2.exceptions import SecurityError
 
 from haptic_trio.errors import HapticError, Problem
-from haptic_trio.redaction import shown_source
+from haptic_trio.redaction.sources import shown_source
 from haptic_trio.templating.values.faults import MissingValueError, TemplateFaultError, did_you_mean
 from haptic_trio.templating.values.limits import LimitReachedError, RenderAbandonedError
 from haptic_trio.templating.values.object_texts import annotations_of, find_value, message_about

@@ -1,0 +1,1 @@
+"""YAML reader with line numbers and limits, for configurations and manifests."""
