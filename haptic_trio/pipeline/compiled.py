@@ -121,6 +121,11 @@ class CompiledTemplates:
             asked += provenance.asked_by(origin.key)
         return any(question[0] in ("get", "object") and question[1] in self._secrets for question in asked)
 
+    def find_secret_texts(self, run: RenderRun) -> frozenset[str]:
+        """Return the paths of outputs whose templates have looked up Secrets outside of fragments."""
+        paths = [MAIN_TEMPLATE, *(output.path for output in self._outputs)]
+        return frozenset(path for path in paths if self._secrets and self._reads_secrets(run, path, None))
+
     def bring_up_to_date(
         self, session: Session, recall: Recall, permit: RenderPermit, most_dependents: float = inf
     ) -> PendingSources:

@@ -52,6 +52,8 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     """Warnings to owners of objects, without duplicates, in order; the same tuple until it changes."""
     contents: Mapping[str, Content] = {}
     """Fetched contents that it uses, by key."""
+    secret_texts: frozenset[str] = frozenset()
+    """Paths of texts whose templates have looked up Secrets outside of fragments."""
     fragments_rendered: int = 0
     fragments_reused: int = 0
     cpu_seconds: float = 0.0
@@ -356,14 +358,14 @@ class Renderer:
         return self.templates.begin(stores, partial(Fetches, self.contents, self._fetch_policy))
 
     def _take(self, session: Session, differing: tuple[str, ...] = ()) -> Rendered:
-        run = session.run
-        self._serial += 1
+        run, self._serial = session.run, self._serial + 1
         rendered, session.rendered_before = run.rendered - session.rendered_before, run.rendered
         left_out = sum(not rejection.has_fallback for rejection in run.rejections)
         return msgspec.structs.replace(
             output_of(session),
             serial=self._serial,
             contents=session.fetches.given(run),
+            secret_texts=self.templates.find_secret_texts(run),
             is_new=not session.is_delivered,
             fragments_rendered=rendered,
             fragments_reused=max(0, len(run.produced) + left_out - rendered),

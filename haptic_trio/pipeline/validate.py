@@ -222,12 +222,14 @@ def _rejection(phase: str, problems: Iterable[Problem], rendered: Rendered) -> R
 
 def locate(problem: Problem, rendered: Rendered) -> tuple[Problem, Origin | None]:
     """Return *problem* with its object and template, if they are known, and the origin of the line."""
-    origin = _origin_of(problem, rendered)
+    path, origin = _place_of(problem, rendered)
+    output = rendered.produced.get(origin.key) if origin is not None else None
+    is_secret = output is not None and output.is_secret
+    # What a template knows, its fragments may have from it; see `Site.is_secret`.
+    if is_secret or path in rendered.secret_texts or (origin is not None and origin.subject.kind == _SECRET):
+        problem = without_output(problem)
     if origin is None:
         return problem, None
-    output = rendered.produced.get(origin.key)
-    if origin.subject.kind == _SECRET or (output is not None and output.is_secret):
-        problem = without_output(problem)
     made_by = f"made by fragment '{origin.fragment}', {origin.template}:{origin.line}"
     return (
         msgspec.structs.replace(
@@ -252,7 +254,7 @@ def locate_fragment(problem: Problem, key: FragmentKey, rendered: Rendered) -> P
     return locate(msgspec.structs.replace(problem, source=MAIN_TEMPLATE, line=found.first), rendered)[0]
 
 
-def _origin_of(problem: Problem, rendered: Rendered) -> Origin | None:
+def _place_of(problem: Problem, rendered: Rendered) -> tuple[str, Origin | None]:
     # HAProxy names auxiliary files in the message; a line of haproxy.cfg that only refers to a file is not at fault.
     # The last name counts: HAProxy 3.2 and later name a crt-list before the certificate.
     named = [(problem.message.rfind(path), len(path), path) for path in rendered.texts if path != MAIN_TEMPLATE]
@@ -262,6 +264,7 @@ def _origin_of(problem: Problem, rendered: Rendered) -> Origin | None:
         line = problem.line if PurePosixPath(problem.source).name == PurePosixPath(path).name else 0
         origin = text.origin_of(line) if line else None
         # One object made the whole file, such as a certificate.
-        return origin or (text.pieces[0].origin if len(text.pieces) == 1 else None)
-    source = rendered.texts.get(problem.source or MAIN_TEMPLATE)
-    return source.origin_of(problem.line) if source is not None and problem.line else None
+        return path, origin or (text.pieces[0].origin if len(text.pieces) == 1 else None)
+    path = problem.source or MAIN_TEMPLATE
+    source = rendered.texts.get(path)
+    return path, source.origin_of(problem.line) if source is not None and problem.line else None

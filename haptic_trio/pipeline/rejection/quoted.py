@@ -10,7 +10,8 @@ import msgspec
 from haptic_trio.errors import Problem
 from haptic_trio.haproxy.grammar.keywords import shipped_keywords
 
-_QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]")
+_QUOTED: Final = re.compile(r"(?:'.*?'|\".*?\"|\[.*?\])(?=[.,:;)]*(?:\s|\Z))", re.DOTALL)
+"""Quotes may be a part of what is quoted, which ends before a blank."""
 _WORDS: Final = ("if", "unless", "password", "insecure-password", "groups", "user", "users", "group", "on", "off")
 
 

@@ -7,8 +7,10 @@ import pytest
 
 from haptic_trio.errors import Problem
 from haptic_trio.messages import Quarantined
+from haptic_trio.pipeline.rejection.errors import RejectedError
 from haptic_trio.pipeline.rejection.quoted import without_output
 from tests.support.components.pipeline import HEAD, Bench
+from tests.support.kubernetes import service
 
 SECRET = "S3CRET-word"
 TEMPLATE = (
@@ -50,6 +52,54 @@ async def test_problem_of_a_line_with_a_secret_does_not_quote_it(line: str, hapr
     assert event.problem.line
     assert "planted" in event.problem.subject
     assert SECRET not in repr(event)
+
+
+def with_secret_and_service(binary: Path, template: str) -> Bench:
+    """Return a pipeline whose *template* finds a Secret and a Service."""
+    bench = Bench(binary, f"{HEAD}    http-request return status 200\n{template}", watchedResources=WATCHED)
+    key = base64.b64encode(SECRET.encode()).decode()
+    bench.stores["planted"].upsert(
+        {"kind": "Secret", "metadata": {"namespace": "default", "name": "planted"}, "data": {"key": key}}
+    )
+    bench.stores["services"].upsert(service("web"))
+    return bench
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize("line", ["http-request set-header x-key y {{ key | word }}", "{{ key | word }} a"])
+async def test_nor_does_one_of_a_line_outside_of_fragments(line: str, haproxy_binary: Path) -> None:
+    loop = "{% for secret in resources.planted.list() %}{% set key = secret.data.key | b64decode %}"
+    bench = with_secret_and_service(haproxy_binary, f"{loop}\nbackend planted\n    {line}\n{{% endfor %}}\n")
+
+    with pytest.raises(RejectedError) as caught:
+        await bench.run()
+
+    assert caught.value.problems[0].line
+    assert SECRET not in f"{caught.value} {caught.value.problems}"
+
+
+@pytest.mark.haproxy
+async def test_nor_does_one_of_a_fragment_that_has_the_secret_from_its_template(haproxy_binary: Path) -> None:
+    template = """\
+{% set key = (resources.planted.list() | first).data.key | b64decode %}
+{% each service in resources.services as "one" %}
+backend one
+    http-request set-header x-key y {{ key | word }}
+{% endeach %}
+"""
+    bench = with_secret_and_service(haproxy_binary, template)
+
+    await bench.run()
+
+    (event,) = (event for event in bench.reported() if isinstance(event, Quarantined))
+    assert "default/web" in event.problem.subject
+    assert SECRET not in repr(event)
+
+
+def test_a_quoted_value_ends_before_a_blank_whatever_quotes_are_in_it() -> None:
+    problem = Problem(message="unexpected 'a'S3CRET'b' in section 'backend', [a]S3CRET]: \"a\"S3CRET\".")
+
+    assert without_output(problem).message == "unexpected '…' in section 'backend', […]: \"…\"."
 
 
 def test_keywords_are_left() -> None:
