@@ -137,7 +137,7 @@ def _headers_alone(filters: Iterable[Any], backends: Sequence[Backend]) -> str:
             return ""
         changes[field] += _changes(dig(item, field), is_request=field.startswith("request"))
     found = [binary_changes(each) for each in changes.values()]
-    if not any(changes.values()) or None in found:
+    if not any(changes.values()) or None in found or any(map(_is_unusual, changes["requestHeaderModifier"])):
         return ""
     return encode("hb", *(text for each in found for text in each or ()), backends[0].name)
 
@@ -223,6 +223,11 @@ def _changes(modifier: Any, *, is_request: bool) -> Iterator[HeaderChange]:
             yield _checked_change(change, is_request=is_request)
     for name in items_of(modifier, "remove"):
         yield _checked_change(HeaderChange("r", header_name(str(name))), is_request=is_request)
+
+
+def _is_unusual(change: HeaderChange) -> bool:
+    """Whether names of letters, digits and `-` alone may be other spellings of the name: Lua removes them."""
+    return change.operation != "a" and not change.name.replace("-", "").isalnum()
 
 
 def _checked_change(change: HeaderChange, *, is_request: bool) -> HeaderChange:

@@ -248,11 +248,12 @@ def cookie_path(value: Any) -> Emitted:
 def header_names(value: Any, respelled: bool = False, others_of: Iterable[str] = ()) -> Emitted:
     """One word that is a regular expression for header names, from a list of them; `*` stands for any characters.
 
-    It is for `del-header … -m reg`. A `-` stands for every character but letters and digits: applications that get
-    headers as variables of CGI, WSGI or PHP cannot distinguish them. With *respelled* the names as given do not match.
-    Names in *others_of* never match as given, but their other spellings do.
+    It is for `del-header … -m reg`. In a name without `*`, each character but letters and digits stands for all such
+    characters, in others `-` does: variables of CGI, WSGI or PHP do not distinguish them. With *respelled* the names as
+    given do not match. Names in *others_of* never match as given, but their other spellings do.
     """
-    given = {header_token(name, "header_names").lower() for name in value}
+    spelled = {header_token(name, "header_names").lower() for name in value}
+    given = {name if "*" in name else re.sub("[^a-z0-9]", "-", name) for name in spelled}
     wide = [name for name in given if "*" in name]
     names = sorted(name for name in given if not any(name != other and fnmatchcase(name, other) for other in wide))
     if not names:
@@ -264,9 +265,8 @@ def header_names(value: Any, respelled: bool = False, others_of: Iterable[str] =
     patterns = [*_name_patterns(name for name in names if not name.startswith("x-"))]
     patterns += [f"x{_DASH}(?:{'|'.join(_name_patterns(nested))})"] if nested else []
     patterns += [f"{_RESPELLED}(?:{'|'.join(_name_patterns(others))})"] if others else []
-    given_with = [regex_escape(name) for name in names if re.search("[^a-z0-9*-]", name)] if respelled else []
-    spelling = _RESPELLED if respelled else ""
-    spelling += f"(?!(?:{'|'.join(given_with)})$)" if given_with else ""
+    as_given = "|".join(regex_escape(name).replace("\\*", ".*") for name in sorted(spelled))
+    spelling = "" if not respelled else _RESPELLED if spelled == given else f"(?!(?:{as_given})$)"
     return word(f"^{spelling}{ahead}(?:{'|'.join(patterns)})$")
 
 

@@ -99,11 +99,12 @@ def test_the_order_of_changes_of_one_header_counts(tmp_path: Path) -> None:
 
 @pytest.mark.haproxy
 @pytest.mark.parametrize("is_of_backend", [False, True])
+@pytest.mark.parametrize("name", ["X-Set-It", "X_Set.It"])
 def test_another_spelling_of_a_header_that_is_set_or_removed_does_not_arrive(
-    tmp_path: Path, is_of_backend: bool
+    tmp_path: Path, name: str, is_of_backend: bool
 ) -> None:
-    changes = modifier("Request", set={"X-Set-It": "edge", "X-_two": "edge"}, add={"X-Add": "edge"}, remove=["X-Gone"])
-    names = ["X_Set-It", "x.set_it", "X_SET_IT", "X_Gone", "X__two", "X_Other", "X_Add", "X-_two"]
+    changes = modifier("Request", set={name: "edge", "X-_two": "edge"}, add={"X-Add": "edge"}, remove=["X-Gone"])
+    names = ["X-Set-It", "X_Set-It", "x.set_it", "X_Gone", "X__two", "X--two", "X_Other", "X_Add", "X-_two"]
     port = free_port()
     with serving("web") as running:
         backend = {"name": "web", "port": 80, "filters": [changes] if is_of_backend else []}
@@ -118,5 +119,6 @@ def test_another_spelling_of_a_header_that_is_set_or_removed_does_not_arrive(
             plain = ask(port, "a.test", headers={"X-Set-It": "client"}).body.split("\n")[2:]
 
     found = dict(line.split(": ") for line in lines if line.endswith((": client", ": edge")))
-    assert found == {"x-set-it": "edge", "x-_two": "edge", "x-add": "edge", "x_add": "client", "x_other": "client"}
-    assert values(plain, "x-set-it") == ["edge"]
+    kept = {"x-add": "edge", "x_add": "client", "x_other": "client"}
+    assert found == {name.lower(): "edge", "x-_two": "edge", **kept}
+    assert [line for line in plain if line.lower().startswith("x") and "set" in line] == [f"{name.lower()}: edge"]

@@ -158,6 +158,16 @@ def test_claims_become_headers_that_no_client_can_set(cluster: Cluster) -> None:
 
 
 @pytest.mark.haproxy
+def test_no_client_sets_a_claim_whose_header_has_an_underscore(cluster: Cluster) -> None:
+    given = {**GIVEN, "jwt-claims-to-headers": "X_User=sub"}
+    bearer = f"Bearer {token('RS256', by_rsa(RSA_KEY))}"
+    with site(cluster, given, KEYS):
+        answer = ask(cluster.http_port, HOST, headers={"Authorization": bearer, "X-User": "root", "X.User": "root"})
+        assert "x_user: joe" in answer.body.split("\n")
+        assert "root" not in answer.body
+
+
+@pytest.mark.haproxy
 @pytest.mark.parametrize("escape", [r"\n", r"\r\nX-Admin: yes", r"\u0000", r"\u0000\nX-Admin: yes", r"\u007f", r"\t"])
 def test_a_claim_with_a_control_character_sets_no_header(cluster: Cluster, escape: str) -> None:
     payload = json.dumps(CLAIMS).replace("joe", "joe" + escape + "x").encode()
@@ -205,14 +215,15 @@ def test_two_credentials_are_ambiguous(cluster: Cluster) -> None:
 
 
 @pytest.mark.haproxy
-def test_the_endpoint_gets_the_client_of_an_api_key_and_not_the_key(cluster: Cluster) -> None:
-    given = {"api-key-secret": "clients", "api-key-header": "X-Key", "api-key-client-header": "X-Client"}
+@pytest.mark.parametrize("header", ["X-Client", "X_Client"])
+def test_the_endpoint_gets_the_client_of_an_api_key_and_not_the_key(cluster: Cluster, header: str) -> None:
+    given = {"api-key-secret": "clients", "api-key-header": "X-Key", "api-key-client-header": header}
     clients = secret("clients", app=b"0123456789abcdef\n", other__app=b"fedcba9876543210")
     with site(cluster, given, clients) as rendered:
         for key, client in (("0123456789abcdef", "app"), ("fedcba9876543210", "other.app")):
             answer = ask(cluster.http_port, HOST, headers={"X-Key": key, "X-Client": "root", "X_Key": "more"})
             assert answer.status == 200
-            assert f"x-client: {client}" in answer.body
+            assert f"{header.lower()}: {client}" in answer.body
             assert not {key, "root", "more"} & set(answer.body.replace(": ", "\n").split("\n"))
         for wrong in ("", "app", "0123456789abcde", "0123456789ABCDEF", "0123456789abcdef0"):
             assert ask(cluster.http_port, HOST, headers={"X-Key": wrong} if wrong else {}).status == 401
