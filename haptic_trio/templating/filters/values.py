@@ -261,9 +261,9 @@ def header_names(value: Any, respelled: bool = False, others_of: Iterable[str] =
     others = [header_token(name, "header_names").lower() for name in others_of]
     first = "".join(sorted({name[0] for name in (*names, *others)}))
     ahead = "" if any(name.startswith(("*", "-")) for name in names) else f"(?=[{regex_escape(first)}])"
-    nested = [name for name in names if re.match("x-.", name)]
-    patterns = [*_name_patterns(name for name in names if name not in nested)]
-    patterns += [f"x{_DASH}(?:{'|'.join(_name_patterns(name[2:] for name in nested))})"] if nested else []
+    nested = [name[2:] for name in names if re.match("x-.", name)]
+    patterns = [*_name_patterns(name for name in names if not re.match("x-.", name))]
+    patterns += [f"x{_DASH}(?:{'|'.join(_name_patterns(nested))})"] if nested else []
     patterns += [f"{_RESPELLED}(?:{'|'.join(_name_patterns(others))})"] if others else []
     as_given = "|".join(regex_escape(name).replace("\\*", ".*") for name in sorted(spelled))
     spelling = "" if not respelled else _RESPELLED if spelled == given else f"(?!(?:{as_given})$)"
