@@ -54,6 +54,29 @@ def test_an_origin_with_very_many_values_takes_little_processor_time(
 
 
 @pytest.mark.haproxy
+@pytest.mark.parametrize(("text", "is_allowed"), [("a." * 100 + "com", True), ("a." * 1_300 + "com", False)])
+def test_a_longer_origin_than_any_host_has_is_compared_with_none(
+    cluster: Cluster, text: str, *, is_allowed: bool
+) -> None:
+    listed = ",".join([*(f"https://*.{'a.' * 200}b{number}" for number in range(300)), "https://*.com"])
+    evil = ingress(
+        "evil",
+        rule(HOST, path("/", "web")),
+        annotations={f"{HI}cors-enable": "true", f"{HI}cors-allow-origin": listed},
+    )
+    rendered = cluster.render(evil, service("web"), libraries=ALL)
+    assert rendered.rejected == {}
+
+    with serving("web") as ports:
+        slices = endpoint_slice("web", endpoint("127.0.0.1"), ports=ports["web"])
+        cluster.serve(evil, service("web"), slices, libraries=ALL)
+        answer = exchange(cluster.http_port, "GET / HTTP/1.1", f"Host: {HOST}", f"Origin: https://{text}")
+
+    # Labels of the longer one would be compared with those of each origin: 38 ms for origins of 250 KB.
+    assert ("access-control-allow-origin" in answer.headers) == is_allowed
+
+
+@pytest.mark.haproxy
 @pytest.mark.parametrize("prefix", [NGINX, HI])
 def test_a_long_path_that_may_be_rewritten_takes_little_processor_time(cluster: Cluster, prefix: str) -> None:
     evil = rewritten(prefix, 999)
