@@ -13,6 +13,7 @@ import pytest
 
 from haptic_trio.gateway.expressions.check import expression
 from haptic_trio.haproxy.config.parser import parse_config
+from haptic_trio.k8s.resource import Resource
 from tests.gateway.objects import gateway, route, rule, service
 from tests.gateway.serving import render
 from tests.support.processes.ports import free_port
@@ -47,6 +48,12 @@ class Attack(msgspec.Struct, frozen=True):
         """The request as it is sent."""
         lines = [f"GET {self.target} HTTP/1.1", "Host: evil.test", *self.headers, "", ""]
         return "\r\n".join(lines).encode()
+
+    def routes(self) -> Iterator[Resource]:
+        """Yield routes with the matches: a route has 128 of them at most."""
+        for start in range(0, len(self.matches), 128):
+            parts = [self.matches[at : at + 16] for at in range(start, min(start + 128, len(self.matches)), 16)]
+            yield route(f"evil-{start}", *(rule(matches=part) for part in parts), hostnames=["evil.test"])
 
 
 def by_header(*patterns: str) -> list[dict[str, Any]]:
@@ -162,7 +169,7 @@ def attacked(directory: Path, attack: Attack, *, is_served: bool = True) -> Iter
     rendered = render(
         gateway("gw", {"name": "web", "port": port, "protocol": "HTTP"}),
         service(),
-        route("evil", rule(matches=attack.matches), hostnames=["evil.test"]),
+        *attack.routes(),
         route("victim", {"matches": [], "filters": [redirect]}, hostnames=["victim.test"]),
         bindAddress="127.0.0.1",
     )
@@ -193,3 +200,12 @@ def test_other_tenants_are_answered_during_an_attack(tmp_path: Path, attack: Att
         costs = [proxy.cost(attack.request, VICTIM) for _ in range(20)]
 
         assert max(costs) < MOST_SECONDS
+
+
+def test_an_ambiguous_path_compiles_each_expression_once(tmp_path: Path) -> None:
+    # More expressions than are kept compiled.
+    matches = by_path(*(f"a{{{number}}}" for number in range(1, 385)))
+    attack = Attack("readings", matches, target="/a%2Fb/c%5Cd/e;f/g%3Bh/x%23y/z%20/")
+    with attacked(tmp_path, attack) as proxy:
+        # A hundred readings are compared with each of them: 0.35 s if each reading has them compiled again.
+        assert min(proxy.cost(attack.request) for _ in range(5)) < 4 * MOST_SECONDS
