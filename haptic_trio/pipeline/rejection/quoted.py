@@ -10,8 +10,16 @@ import msgspec
 from haptic_trio.errors import Problem
 from haptic_trio.haproxy.grammar.keywords import shipped_keywords
 
-_QUOTED: Final = re.compile(r"(?:'.*?'|\".*?\"|\[.*?\])(?=[.,:;)]*(?:\s|\Z))", re.DOTALL)
+_END: Final = r"(?=[.,:;)]*(?:\s|\Z))"
+_QUOTED: Final = re.compile(
+    "|".join(
+        # Matches also what is not closed, up to the end, so each character is read once. "n't" is no quote.
+        rf"{before}{opening}(?:[^{closing}]|{closing}(?!{_END}))*+(?:{closing}|\Z)"
+        for before, opening, closing in ((r"(?<!n(?='t\b))", "'", "'"), ("", '"', '"'), ("", r"\[", r"\]"))
+    )
+)
 """Quotes may be a part of what is quoted, which ends before a blank."""
+_CLOSING: Final = {"[": "]"}
 _WORDS: Final = ("if", "unless", "password", "insecure-password", "groups", "user", "users", "group", "on", "off")
 
 
@@ -23,8 +31,8 @@ def without_output(problem: Problem) -> Problem:
 
 def _blanked(match: re.Match[str]) -> str:
     quoted = match[0]
-    is_known = all(word in _keywords() for word in quoted[1:-1].split())
-    return quoted if is_known else f"{quoted[0]}…{quoted[-1]}"
+    is_known = all(word in _keywords() for word in quoted.strip("'\"[]").split())
+    return quoted if is_known else f"{quoted[0]}…{_CLOSING.get(quoted[0], quoted[0])}"
 
 
 @cache

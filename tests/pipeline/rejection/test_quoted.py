@@ -1,6 +1,8 @@
 """No problem quotes a line that derives from a Secret, even if HAProxy or the parser does."""
 
 import base64
+import time
+import timeit
 from pathlib import Path
 
 import pytest
@@ -109,3 +111,17 @@ def test_keywords_are_left() -> None:
 
     assert without_output(problem).message == "'http-request set-header' expects 'if' or 'unless' but found '…' […]"
     assert without_output(problem).excerpt == ""
+
+
+@pytest.mark.parametrize("shape", ["'a", "[", "'", "'a. ", "'a\"", "n't '"])
+def test_many_quotes_are_read_in_linear_time(shape: str) -> None:
+    def steps(count: int) -> float:
+        problem = Problem(message=f"unexpected {shape * count}")
+        return min(timeit.repeat(lambda: without_output(problem), number=1, repeat=5, timer=time.process_time))
+
+    assert steps(64_000) < 16 * max(steps(16_000), 0.001)
+
+
+@pytest.mark.parametrize("text", [f"'{SECRET}", f"[{SECRET}", f"doesn't accept '{SECRET}", f"'a'{SECRET} b"])
+def test_what_is_not_closed_is_not_shown(text: str) -> None:
+    assert SECRET not in without_output(Problem(message=f"unexpected {text}")).message
