@@ -167,5 +167,5 @@ async def flowing(traffic: Traffic) -> AsyncIterator[Traffic]:
         nursery.start_soon(traffic.run)
         yield traffic
         nursery.cancel_scope.cancel(reason="the test is over")
-    assert traffic.failures == []
+    assert traffic.failures == [], traffic.failures[:10]
     assert traffic.answered > 0
