@@ -1,5 +1,6 @@
 """Conditions that compare headers as they are: what a request with very many values costs, and what matches."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,14 @@ def crowded() -> Iterator[Resource]:
         for part in range(3):
             matches = [[by_header(1_000 * part + 64 * half + number) for number in range(64)] for half in (0, 1)]
             yield route(f"r{scope}-{part}", *(rule(matches=one) for one in matches), hostnames=[host])
+
+
+def test_no_condition_gives_the_method_another_matching_method() -> None:
+    """HAProxy 3.4 warns of that at each check, and rejects the configuration with `zero-warning`."""
+    text = render(gateway("gw"), service(), route("app", rule(matches=[by_header(0)]))).text
+
+    assert "method" in text
+    assert re.search(r'\{ (?:"method\b|method\S* -m )', text) is None
 
 
 @pytest.mark.parametrize("path", ["/", "/%61"], ids=["ordinary path", "path with two readings"])
