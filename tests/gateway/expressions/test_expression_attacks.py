@@ -39,6 +39,7 @@ class Attack(msgspec.Struct, frozen=True):
     matches: list[dict[str, Any]]
     target: str = "/"
     headers: tuple[str, ...] = ()
+    host: str = "evil.test"
 
     def __str__(self) -> str:
         return self.name
@@ -46,7 +47,7 @@ class Attack(msgspec.Struct, frozen=True):
     @property
     def request(self) -> bytes:
         """The request as it is sent."""
-        lines = [f"GET {self.target} HTTP/1.1", "Host: evil.test", *self.headers, "", ""]
+        lines = [f"GET {self.target} HTTP/1.1", f"Host: {self.host}", *self.headers, "", ""]
         return "\r\n".join(lines).encode()
 
     def routes(self) -> Iterator[Resource]:
@@ -106,6 +107,11 @@ ATTACKS += [
     Attack("path, dots and blanks", by_path("/[a-z]+"), target=f"/{'.' * 1_000}x{'%20' * 1_000}/"),
     Attack("path, segments that end in dots", by_path("/[a-z]+"), target="/" + "x./" * 1_300),
     Attack("path, readings of dots", by_path("/[a-z]+"), target=f"/a;b/c%5Cd/e%2Ff/{'.' * 3_900}x%20/"),
+]
+# A wildcard stands for several labels, which no host has here.
+ATTACKS += [
+    Attack(f"host, {gaps} times {dots} dots", by_path("/[a-z]+"), host=f"a{'.' * dots}" * gaps + "b")
+    for gaps, dots in ((2, 1_000), (3, 150))
 ]
 # Headers of these matches differ from those of the request at the end.
 CLOSE = "x" * 255
