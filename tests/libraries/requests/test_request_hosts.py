@@ -89,6 +89,23 @@ def test_an_http2_request_with_the_scheme_of_another_protocol_is_rejected(cluste
     assert {answer.body.split("\n")[1] for answer in found.values() if answer.status == 200} == {"/a"}
 
 
+def test_an_http2_request_with_an_empty_authority_is_rejected_before_rules_that_set_the_host(cluster: Cluster) -> None:
+    with serving("web") as ports:
+        cluster.serve(
+            ingress("any", rule(None, path("/", "web")), annotations={"haproxy.org/set-host": "inner.example.com"}),
+            service("web"),
+            endpoint_slice("web", endpoint(HERE), ports=ports["web"]),
+            libraries=ALL,
+        )
+        found = {}
+        for fields in ((":authority", ""),), ((":authority", ""), ("host", OPEN)), (), ((":authority", OPEN),):
+            with connect_http2(cluster.http_port) as client:
+                client.send([(":method", "GET"), (":scheme", "http"), (":path", "/a"), *fields])
+                found[fields] = client.answer().status
+
+    assert list(found.values()) == [400, 400, 200, 200]
+
+
 def test_other_hosts_are_served(cluster: Cluster) -> None:
     hosts = [
         OPEN,

@@ -32,6 +32,7 @@ NAMES += [
     "SSL-Client-Verify",
     "X-SSL-Client-CN",
     "Proxy",
+    "Keep-Alive",
     "Proxy-Connection",
 ]
 NAMES += ["X-WebAuth-User", "X-Authentik-Username", "X-Authenticated-Userid", "X-Consumer-Username", "X-Vouch-User"]
@@ -91,7 +92,9 @@ def test_servers_get_what_the_edge_says_and_nothing_that_a_client_does(cluster: 
 def test_a_gateway_does_the_same_over_http2(tmp_path: Path) -> None:
     port = free_port()
     fields = [(":method", "GET"), (":scheme", "http"), (":authority", HOST), (":path", "/")]
-    fields += [(line.partition(":")[0].lower(), "forged") for line in forged("-", "_", ".") if "onnection" not in line]
+    names = [line.partition(":")[0].lower() for line in forged("-", "_", ".")]
+    # With such a field, a request over HTTP/2 is malformed.
+    fields += [(name, "forged") for name in names if name not in {"keep-alive", "proxy-connection"}]
     with serving("web") as ports:
         listener = {"name": "web", "port": port, "protocol": "HTTP"}
         objects = [gateway("gw", listener), *leading_to("web", ports["web"]), route("web", route_rule("/", to="web"))]
