@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import trio
 
+from haptic_trio.haproxy.config.check_output import MOST_WARNINGS
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.messages import ConfigRendered, Quarantined, Released
 from haptic_trio.pipeline.rejection.errors import RejectedError
@@ -161,6 +162,23 @@ async def test_many_broken_objects_of_both_kinds_are_all_quarantined(bench: Benc
 
     assert backends(valid.generation.text) == {"api": "roundrobin"}
     assert bench.quarantine.count == 80
+
+
+@pytest.mark.haproxy
+async def test_very_many_warnings_about_an_object_hide_no_error_of_another(haproxy_binary: Path) -> None:
+    # HAProxy warns about each rule behind one that ends every request.
+    rules = "{% for _ in range(service.spec.rules) %}\n    http-request redirect location /\n{% endfor %}\n"
+    bench = Bench(haproxy_binary, BACKENDS.replace("{% endfragment %}", rules + "{% endfragment %}"))
+    noisy = [web(f"a{number}") for number in range(10)]
+    quiet = [with_nonsense("shop", "1"), web("web")]
+    for one in (*noisy, *quiet):
+        one["spec"]["rules"] = 1_000 if one in noisy else 0
+    bench.put(*noisy, *quiet)
+
+    valid = await bench.run()
+
+    assert sorted(backends(valid.generation.text)) == [*(f"a{number}" for number in range(10)), "web"]
+    assert 1 <= len(valid.warnings) <= MOST_WARNINGS
 
 
 @pytest.mark.haproxy

@@ -25,14 +25,12 @@ from haptic_trio.dataplane.disk import check_files
 from haptic_trio.dataplane.local.cpu_time import cpu_time_of, wait_for_cpu_time
 from haptic_trio.dataplane.local.files.instance_directory import CONFIG_NAME, RESERVED
 from haptic_trio.errors import HapticError, Problem, ProblemsError
-from haptic_trio.haproxy.config.check_output import parse_check_output
+from haptic_trio.haproxy.config.check_output import BoundedOutput, parse_check_output
 from haptic_trio.haproxy.model import Generation, make_files
 
 PRELUDE_NAME = "process.cfg"
 PRELUDE = "global\n    default-path config\n"
 """Makes relative file names relative to the configuration file, as in a deployed instance."""
-OUTPUT_LIMIT = 1 << 20
-"""Bytes of output that are kept; the rest is discarded."""
 NO_LISTENER = 2
 """Exit code for a valid configuration without a listener, with which HAProxy does not start."""
 KILL_LIMIT = 5.0
@@ -348,10 +346,10 @@ def _costly(most_cpu: float) -> CheckCostlyError:
 
 
 async def _read_bounded(stream: trio.abc.ReceiveStream) -> str:
-    output = bytearray()
+    output = BoundedOutput()
     while chunk := await stream.receive_some():
-        output += chunk[: OUTPUT_LIMIT - len(output)]
-    return output.decode(errors="replace")
+        output.take(chunk)
+    return output.text()
 
 
 def _limit(pid: int, what: int, wanted: int) -> None:

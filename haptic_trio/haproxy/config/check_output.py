@@ -1,4 +1,4 @@
-"""Parser for the messages of `haproxy -c`: returns problems with source and line."""
+"""Messages of `haproxy -c`: bounded, and parsed to problems with source and line."""
 
 import re
 from typing import Final
@@ -18,6 +18,50 @@ _SUMMARY: Final = re.compile(
     r"Error\(s\) found in configuration file : .*|Fatal errors found in configuration\.?|Errors in configuration file.*"
 )
 _VERDICTS: Final = ("Warnings were found.", "Configuration file is valid", "Configuration file has no error")
+
+
+OUTPUT_LIMIT: Final = 1 << 20
+"""Bytes of output that are kept; the rest is discarded."""
+MOST_WARNINGS: Final = 100
+"""Number of warnings that are kept, so that very many of them hide no error behind them."""
+_WARNING: Final = (b"[WARNING]", b"[DIAG/WARNING]")
+
+
+class BoundedOutput:
+    """Collects the output of `haproxy -c`, without the warnings beyond the first ones."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+        self._line = bytearray()
+        """The line that has not ended; what is kept of it."""
+        self._warnings = 0
+        self._is_dropped = False
+        """Whether the last line is of a warning that is not kept."""
+
+    def take(self, chunk: bytes | bytearray) -> None:
+        """Take the next part of the output."""
+        first, *rest = chunk.split(b"\n")
+        self._extend(first)
+        for line in rest:
+            self._end_line()
+            self._extend(line)
+
+    def text(self) -> str:
+        """Return what is kept, once the output has ended."""
+        self._end_line()
+        return self._kept.decode(errors="replace")
+
+    def _extend(self, part: bytes | bytearray) -> None:
+        self._line += part[: OUTPUT_LIMIT - len(self._line)]
+
+    def _end_line(self) -> None:
+        if self._line.startswith(b"["):
+            is_warning = self._line.startswith(_WARNING)
+            self._warnings += is_warning
+            self._is_dropped = is_warning and self._warnings > MOST_WARNINGS
+        if not self._is_dropped:
+            self._kept += (self._line + b"\n")[: OUTPUT_LIMIT - len(self._kept)]
+        self._line.clear()
 
 
 class CheckOutput(msgspec.Struct, frozen=True):

@@ -9,7 +9,6 @@ import trio
 
 from haptic_trio.dataplane.disk import UnsafePathError
 from haptic_trio.dataplane.local.check import (
-    OUTPUT_LIMIT,
     CheckCostlyError,
     CheckCrashedError,
     CheckDirectory,
@@ -22,6 +21,7 @@ from haptic_trio.dataplane.local.check import (
     find_acceptance,
     judge_output,
 )
+from haptic_trio.haproxy.config.check_output import OUTPUT_LIMIT
 from haptic_trio.haproxy.model import FileKind, make_file
 from tests.support.processes.haproxy import BASE, answering, build_generation, mapping
 

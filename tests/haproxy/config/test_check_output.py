@@ -3,7 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from haptic_trio.haproxy.config.check_output import CheckOutput, parse_check_output
+from haptic_trio.haproxy.config.check_output import (
+    MOST_WARNINGS,
+    OUTPUT_LIMIT,
+    BoundedOutput,
+    CheckOutput,
+    parse_check_output,
+)
 
 Check = Callable[..., tuple[bool, str]]
 
@@ -86,3 +92,26 @@ def test_text_that_is_not_a_message_is_an_error_of_its_own() -> None:
 )
 def test_nothing_wrong_means_no_problems(text: str) -> None:
     assert parse_check_output(text) == CheckOutput()
+
+
+@pytest.mark.parametrize("size", [1, 7, 65536])
+def test_very_many_warnings_hide_no_error_behind_them(size: int) -> None:
+    warning = "[WARNING]  (7) : config : parsing [haproxy.cfg:{}]: previous action is final.\n   | excerpt\n"
+    output = BoundedOutput()
+    text = "".join(map(warning.format, range(1, 2_000)))
+    text = f"{text}[ALERT]    (7) : config : parsing [haproxy.cfg:3000]: unknown keyword 'x'.\n  more"
+    for start in range(0, len(text), size):
+        output.take(text[start : start + size].encode())
+
+    found = parse_check_output(output.text())
+    assert [one.line for one in found.warnings] == [*range(1, MOST_WARNINGS + 1)]
+    assert [(one.line, one.excerpt) for one in found.errors] == [(3000, "  more")]
+
+
+@pytest.mark.parametrize("text", ["x", "x\n", "[ALERT]    (7) : y\n"])
+def test_other_output_is_cut(text: str) -> None:
+    output = BoundedOutput()
+    for _ in range(3):
+        output.take(text.encode() * OUTPUT_LIMIT)
+
+    assert len(output.text()) == OUTPUT_LIMIT
