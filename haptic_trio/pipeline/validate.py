@@ -29,7 +29,8 @@ from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.pipeline.rejection.errors import CrashedError, RejectedError, TimedOutError, UndecidedError
 from haptic_trio.pipeline.rejection.quoted import without_output
 from haptic_trio.pipeline.render import Rendered
-from haptic_trio.templating.values.subjects import FragmentKey, Origin, bytes_in
+from haptic_trio.redaction.names import SECRET_NAME
+from haptic_trio.templating.values.subjects import FragmentKey, Origin, RenderedText, bytes_in
 
 NEAR_PAGES = 8
 NEAR_BYTES = 64 << 10
@@ -226,7 +227,8 @@ def locate(problem: Problem, rendered: Rendered) -> tuple[Problem, Origin | None
     output = rendered.produced.get(origin.key) if origin is not None else None
     is_secret = output is not None and output.is_secret
     # What a template knows, its fragments may have from it; see `Site.is_secret`.
-    if is_secret or path in rendered.secret_texts or (origin is not None and origin.subject.kind == _SECRET):
+    is_secret = is_secret or path in rendered.secret_texts or (origin is not None and origin.subject.kind == _SECRET)
+    if is_secret or _names_secret(problem.line, rendered.texts.get(path)):
         problem = without_output(problem)
     if origin is None:
         return problem, None
@@ -239,6 +241,11 @@ def locate(problem: Problem, rendered: Rendered) -> tuple[Problem, Origin | None
         ),
         origin,
     )
+
+
+def _names_secret(line: int, text: RenderedText | None) -> bool:
+    """Whether *line* of *text* has the name of a secret, such as `X-Api-Key`: the rest of it may be a credential."""
+    return line > 0 and text is not None and SECRET_NAME.search(text.line_at(line)) is not None
 
 
 def name_object(problem: Problem, key: FragmentKey) -> Problem:

@@ -237,6 +237,18 @@ class RenderedText:
                 first += breaks
         return found
 
+    def line_at(self, number: int) -> str:
+        """Return the 1-based line *number* without its line feed; empty if there is none."""
+        found, first = "", 1
+        for page in self.pieces.pages:
+            breaks = page.summary(_breaks_in)
+            if first <= number <= first + breaks:
+                found += "".join([piece.text for piece in page.items]).split("\n")[number - first]
+            first += breaks
+            if first > number:
+                break
+        return found
+
     def __repr__(self) -> str:
         # The text may hold a private key.
         return f"RenderedText({len(self.pieces)} pieces)"

@@ -98,6 +98,33 @@ backend one
     assert SECRET not in repr(event)
 
 
+@pytest.mark.haproxy
+@pytest.mark.parametrize(
+    "line",
+    [
+        "http-request set-header X-Api-Key a S3CRET",
+        "http-request set-var(txn.token) str(S3CRET) S3CRET",
+        "http-request return status 200 hdr x-token S3CRET S3CRET",
+        "http-request set-header X-Api-Key %[str(S3CRET)",
+        "http-request deny if { req.hdr(x-api-key) -m foo S3CRET }",
+    ],
+)
+@pytest.mark.parametrize("each", ['{% each service in resources.services as "one" %}\nLINE\n{% endeach %}', "LINE"])
+async def test_problem_of_a_line_with_the_name_of_a_secret_does_not_quote_what_follows(
+    line: str, each: str, haproxy_binary: Path
+) -> None:
+    bench = with_secret_and_service(haproxy_binary, each.replace("LINE", f"backend one\n    {line}\n"))
+
+    try:
+        await bench.run()
+        problems = [event.problem for event in bench.reported() if isinstance(event, Quarantined)]
+    except RejectedError as exc:
+        problems = list(exc.problems)
+
+    assert any(problem.line for problem in problems)
+    assert "S3CRET" not in f"{problems} {bench.reported()}"
+
+
 def test_a_quoted_value_ends_before_a_blank_whatever_quotes_are_in_it() -> None:
     problem = Problem(message="unexpected 'a'S3CRET'b' in section 'backend', [a]S3CRET]: \"a\"S3CRET\".")
 

@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from haptic_trio.chunked import Page, Paged, Piece
 from haptic_trio.templating.engine import Engine
 from haptic_trio.templating.values.marks import is_blank, mark, read_marks, strip_marks, trim
 from haptic_trio.templating.values.subjects import Origin, RenderedText, Subject
@@ -183,3 +184,13 @@ def test_marks_vanish_and_leave_the_text_and_ordered_ranges(chunks: list[tuple[s
         previous = item.last
     assert strip_marks(trim(marked)) == plain.strip()
     assert is_blank(marked) == (not plain.strip())
+
+
+@given(st.lists(st.text("ab\n", max_size=5), max_size=30), st.data())
+def test_a_line_is_what_is_between_two_line_feeds_whatever_pieces_it_has(
+    pieces: list[str], data: st.DataObject
+) -> None:
+    text = RenderedText(Paged([Page(tuple(map(Piece, pieces[at : at + 3]))) for at in range(0, len(pieces), 3)]))
+    lines = "".join(pieces).split("\n")
+    number = data.draw(st.integers(-1, len(lines) + 1))
+    assert text.line_at(number) == (lines[number - 1] if 1 <= number <= len(lines) else "")
