@@ -19,20 +19,27 @@ _QUOTED: Final = re.compile(
     )
 )
 """Quotes may be a part of what is quoted, which ends before a blank."""
-_CLOSING: Final = {"[": "]"}
+_CLOSING: Final = {"'": "'", '"': '"', "[": "]"}
 _WORDS: Final = ("if", "unless", "password", "insecure-password", "groups", "user", "users", "group", "on", "off")
 
 
 def without_output(problem: Problem) -> Problem:
     """Return *problem* without its excerpt, and with `…` for quoted text other than HAProxy keywords."""
-    message = _QUOTED.sub(_blanked, problem.message)
-    return msgspec.structs.replace(problem, message=message, excerpt="")
+    message = problem.message
+    for found in _QUOTED.finditer(message):
+        opening = found[0][0]
+        if found[0] == opening or found[0][-1] != _CLOSING[opening]:
+            # It is the end of a text that has another end in it, and begins anywhere before; or it has none.
+            rest = message[found.start() + 1 :]
+            rest = f"{_CLOSING[opening]}{rest}" if re.match(_END, rest) else ""
+            message = f"{message[: message.index(opening)]}{opening}…{rest}"
+            break
+    return msgspec.structs.replace(problem, message=_QUOTED.sub(_blanked, message), excerpt="")
 
 
 def _blanked(match: re.Match[str]) -> str:
-    quoted = match[0]
-    is_known = all(word in _keywords() for word in quoted.strip("'\"[]").split())
-    return quoted if is_known else f"{quoted[0]}…{_CLOSING.get(quoted[0], quoted[0])}"
+    opening, words = match[0][0], match[0].strip("'\"[]").split()
+    return match[0] if all(word in _keywords() for word in words) else f"{opening}…{_CLOSING[opening]}"
 
 
 @cache

@@ -152,3 +152,18 @@ def test_many_quotes_are_read_in_linear_time(shape: str) -> None:
 @pytest.mark.parametrize("text", [f"'{SECRET}", f"[{SECRET}", f"doesn't accept '{SECRET}", f"'a'{SECRET} b"])
 def test_what_is_not_closed_is_not_shown(text: str) -> None:
     assert SECRET not in without_output(Problem(message=f"unexpected {text}")).message
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        f"unexpected 'a' {SECRET}'",
+        f"'balance' has: unexpected 'if' {SECRET}'.",
+        f'found "a" {SECRET}" in section \'backend\'',
+    ],
+)
+def test_a_quoted_value_with_an_end_inside_ends_at_the_last_one(message: str) -> None:
+    shown = without_output(Problem(message=message)).message
+
+    assert SECRET not in shown
+    assert shown.endswith(message[message.rindex(SECRET) + len(SECRET) :])
