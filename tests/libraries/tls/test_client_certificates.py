@@ -151,6 +151,25 @@ def test_who_comes_in_and_what_the_endpoint_learns(cluster: Cluster) -> None:
 
 
 @pytest.mark.haproxy
+def test_a_canary_that_verifies_clients_less_strictly_gets_no_requests(cluster: Cluster) -> None:
+    verified, canary = {"auth-tls-secret": "one"}, {"canary": "true", "canary-weight": "100"}
+    with serving("web") as running:
+        cluster.serve(
+            asking("must", verified),
+            asking("other", verified | canary | {"auth-tls-verify-client": "optional"}, host="must.example.com")
+            | {"spec": asking("must", {})["spec"]},
+            authority_secret("one", ONE),
+            SITE_SECRET,
+            service("web"),
+            endpoint_slice("web", endpoint("127.0.0.1"), ports=running["web"]),
+            libraries=LIBRARIES,
+        )
+
+        assert once(cluster, "must.example.com", client()).status == 403
+        assert once(cluster, "must.example.com", client(ONE)).status == 200
+
+
+@pytest.mark.haproxy
 @pytest.mark.parametrize("newest", [False, True])
 def test_a_session_of_another_host_is_rejected(cluster: Cluster, newest: bool) -> None:
     with serving("web") as running:
