@@ -133,6 +133,18 @@ REJECTED = [
 ]
 
 
+REDIRECT = {"type": "RequestRedirect", "requestRedirect": {"hostname": "answered.test"}}
+
+
+class CrossOrigin(Attack, frozen=True):
+    """A request from another origin, for a rule that allows many."""
+
+    def routes(self) -> Iterator[Resource]:
+        """Yield a route with a CORS filter."""
+        filters = [{"type": "CORS", "cors": {"allowOrigins": ["https://*"]}}, REDIRECT]
+        yield route("evil", rule(matches=self.matches, filters=filters), hostnames=["evil.test"])
+
+
 VICTIM = b"GET / HTTP/1.1\r\nHost: victim.test\r\n\r\n"
 
 
@@ -171,12 +183,11 @@ class Attacked:
 def attacked(directory: Path, attack: Attack, *, is_served: bool = True) -> Iterator[Attacked]:
     """Serve a rule with the matches of *attack*, or reject it, until the block ends."""
     port = free_port()
-    redirect = {"type": "RequestRedirect", "requestRedirect": {"hostname": "answered.test"}}
     rendered = render(
         gateway("gw", {"name": "web", "port": port, "protocol": "HTTP"}),
         service(),
         *attack.routes(),
-        route("victim", {"matches": [], "filters": [redirect]}, hostnames=["victim.test"]),
+        route("victim", {"matches": [], "filters": [REDIRECT]}, hostnames=["victim.test"]),
         bindAddress="127.0.0.1",
     )
     assert bool(rendered.rejections) != is_served
@@ -215,3 +226,10 @@ def test_an_ambiguous_path_compiles_each_expression_once(tmp_path: Path) -> None
     with attacked(tmp_path, attack) as proxy:
         # A hundred readings are compared with each of them: 0.35 s if each reading has them compiled again.
         assert min(proxy.cost(attack.request) for _ in range(5)) < 4 * MOST_SECONDS
+
+
+def test_an_origin_of_special_characters_is_encoded_in_little_processor_time(tmp_path: Path) -> None:
+    attack = CrossOrigin("origin", by_path("/.*"), headers=(f"Origin: https://{'!' * 15_000}",))
+    with attacked(tmp_path, attack) as proxy:
+        # A call for each character takes 9 ms.
+        assert min(proxy.cost(attack.request) for _ in range(5)) < MOST_SECONDS / 10

@@ -14,6 +14,7 @@ import pytest
 from tests.libraries.conftest import Cluster
 from tests.libraries.requests.test_external_auth import LIBRARIES, URL, ask_for, checked, deciding, servers
 from tests.support.traffic.proxy import processor_seconds
+from tests.support.traffic.raw import exchange
 from tests.support.traffic.servers import serving
 
 
@@ -185,6 +186,52 @@ def test_blanks_in_an_answer_take_little_processor_time(cluster: Cluster, value:
             # Quadratic time would be about a second, and more with a larger buffer: the watchdog would end the process.
             assert processor_seconds(process) - before < MOST_SECONDS
             assert status == 401
+
+
+@pytest.mark.haproxy
+def test_long_interim_answers_take_little_processor_time(cluster: Cluster) -> None:
+    line = b"X-A: " + b"a" * 400 + b"\r\n"
+    interim = b"HTTP/1.1 103 Early Hints\r\n" + line * 70 + b"\r\n"
+    with serving("web") as running, sending(interim * 7 + b"HTTP/1.1 200 OK\r\n\r\n") as port:
+        rendered = cluster.render(
+            checked("odd", {"auth-url": URL}), *servers(running["web"], port), libraries=LIBRARIES
+        )
+        text_of_one_thread = rendered.text.replace("global\n", "global\n    nbthread 1\n", 1)
+        with cluster.running(text_of_one_thread, rendered) as process:
+            before = processor_seconds(process)
+            status = ask_for(cluster, "odd", 200).status
+
+            # All of them would take 0.3 s.
+            assert processor_seconds(process) - before < MOST_SECONDS / 3
+            assert status == 503
+
+
+@pytest.mark.haproxy
+def test_a_path_of_special_characters_is_encoded_in_little_processor_time(cluster: Cluster) -> None:
+    with serving("web") as running, deciding() as decider:
+        rendered = cluster.render(
+            checked("odd", {"auth-url": URL}), *servers(running["web"], decider), libraries=LIBRARIES
+        )
+        text_of_one_thread = rendered.text.replace("global\n", "global\n    nbthread 1\n", 1)
+        with cluster.running(text_of_one_thread, rendered) as process:
+            costs = []
+            for _ in range(5):
+                before = processor_seconds(process)
+                exchange(cluster.http_port, f"GET /?{'!' * 14_000} HTTP/1.1", "Host: odd.example.com")
+                costs.append(processor_seconds(process) - before)
+
+            # A call for each character takes 14 ms.
+            assert min(costs) < MOST_SECONDS / 30
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize("length", [0, 15_500])
+def test_a_header_of_nearly_the_greatest_size_is_read(cluster: Cluster, length: int) -> None:
+    text = b"HTTP/1.1 401 No\r\nX-A: " + b"a" * length + b"\r\n\r\n"
+    with serving("web") as running, sending(text) as port:
+        cluster.serve(checked("odd", {"auth-url": URL}), *servers(running["web"], port), libraries=LIBRARIES)
+
+        assert ask_for(cluster, "odd", 200).status == 401
 
 
 @pytest.mark.haproxy
