@@ -6,14 +6,18 @@ from typing import Any
 from jinja2 import StrictUndefined
 from jinja2.utils import missing
 
+from haptic_trio.redaction.names import BLANK
 from haptic_trio.templating.incremental.recorder import current_recorder
 from haptic_trio.templating.values.faults import MissingValueError, did_you_mean
 
 
 class MissingValue(StrictUndefined):
-    """Absent: may be tested and defaulted, everything else raises `MissingValueError`."""
+    """Absent: may be tested and defaulted, everything else raises `MissingValueError`.
 
-    __slots__ = ("_place",)
+    The error shows the name if a template contains it. Any other name is data, which may come from a Secret.
+    """
+
+    __slots__ = ("_place", "_sources")
 
     def __init__(
         self,
@@ -23,9 +27,12 @@ class MissingValue(StrictUndefined):
         exc: type[Exception] = MissingValueError,
         *,
         place: str = "",
+        sources: Mapping[str, str] | None = None,
     ) -> None:
+        """*sources* are the templates, by name; None: one of them contains *name*."""
         super().__init__(hint, obj, name, exc)  # type: ignore[arg-type]
         self._place = place
+        self._sources = sources
 
     # `_undefined_*` is the API that Jinja documents for subclasses of `Undefined`.
     @property
@@ -40,6 +47,8 @@ class MissingValue(StrictUndefined):
                 known = ()
             return f"{name!r} is not defined\n{did_you_mean(name, known)}"
         owner = f"'{self._place}'" if self._place else "the value"
+        if self._sources is not None and not any(name in source for source in self._sources.values()):
+            name = BLANK
         if self._undefined_obj is None:
             return f"{owner} is null and has no {name!r}\n"
         if isinstance(self._undefined_obj, Mapping):

@@ -136,7 +136,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         elif kind is TemplateNamespace and not attribute.startswith("_"):
             # It would also answer each question about its class that `_reach` asks.
             value = getattr(obj, attribute, _ABSENT)
-            return value if value is not _ABSENT else MissingValue(obj=obj, name=attribute, place=place)
+            return value if value is not _ABSENT else self._missing(obj, attribute, place)
         return self._reach(obj, attribute, place)
 
     def _reach(self, obj: Any, attribute: str, place: str) -> Any:
@@ -148,12 +148,12 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             return partial(_BOUNDED[attribute], obj)
         methods = next((methods for kind, methods in _METHODS if isinstance(obj, kind)), None)
         if methods is not None and attribute not in methods:
-            return MissingValue(obj=obj, name=attribute, place=place)
+            return self._missing(obj, attribute, place)
         try:
             # A `MissingValue` raises its own error here.
             value = getattr(obj, attribute)
         except AttributeError:
-            return MissingValue(obj=obj, name=attribute, place=place)
+            return self._missing(obj, attribute, place)
         return value if self.is_safe_attribute(obj, attribute, value) else self.unsafe_undefined(obj, attribute)
 
     def getitem(self, obj: Any, argument: Any, place: str = "") -> Any:
@@ -161,7 +161,10 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         try:
             return obj[argument]
         except (TypeError, LookupError):
-            return MissingValue(obj=obj, name=str(argument), place=place)
+            return self._missing(obj, str(argument), place)
+
+    def _missing(self, obj: Any, name: str, place: str) -> MissingValue:
+        return MissingValue(obj=obj, name=name, place=place, sources=self.sources)
 
     def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call *function* from a template, within the deadline."""

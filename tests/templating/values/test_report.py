@@ -15,6 +15,8 @@ SECRET = "correct horse battery staple"
     [
         ("{{ i.spec.tlss }}", "'i.spec' has no 'tlss'", "did you mean 'tls'?"),
         ("{{ i.spec['tlss'] }}", "'i.spec' has no 'tlss'", "did you mean 'tls'?"),
+        ("{% set key = 'tlss' %}{{ i.spec[key] }}", "'i.spec' has no 'tlss'", "did you mean 'tls'?"),
+        ("{{ i.spec['tl' ~ 'ss'] }}", "'i.spec' has no '…'", ""),
         ("{{ i.spec.tls.x }}", "'i.spec.tls' (a list) has no 'x'", ""),
         ("{{ i.none.x }}", "'i.none' is null and has no 'x'", ""),
         ("{{ i.spec.a.b }}", "'i.spec' has no 'a'", ""),
@@ -53,6 +55,7 @@ def test_an_excerpt_ends_where_its_text_does() -> None:
         "s | address", "s | url_path", "s | header_name", "s | to_int", "s | batch(0)", "[s][0]()", "s | float + s",
         "'%d' % s", "s | sum", "s | abs", "-s", "s | round", "files.cert('a', s)", "paths.map(s)", "[s] | sum",
         "{}[s * 9]", "s | tojson", "s | ident", "[1, s] | sort", "s < 1", "s | size", "s | glob_match(5)",
+        "{}[s]", "{s: 1}[s ~ 'x'].a", "[1][s].a", "{} | attr(s)", "[{}] | map(attribute=s) | first",
     ],
 )  # fmt: skip
 def test_no_message_echoes_a_value(expression: str) -> None:
