@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from haptic_trio.redaction.names import is_secret_name
+from haptic_trio.redaction.sources import without_credentials
 from haptic_trio.yaml.paths import item_path, key_path
 
 MOST_FIELDS: Final = 3
@@ -63,12 +64,16 @@ def text_at(resource: Mapping[str, Any], path: str) -> str | None:
 
 
 def message_about(resource: Any, fields: tuple[str, ...], message: str) -> str:
-    """Return *message* with the text of the first of *fields* instead of "the value", unless it may be secret."""
+    """Return *message* with the text of the first of *fields* instead of "the value", unless it may be secret.
+
+    Parts of the text that may be credentials, such as the password in a URL, are blanked.
+    """
     if not isinstance(resource, Mapping) or resource.get("kind") == _SECRET or is_secret_name(fields[0]):
         return message
     text = text_at(resource, fields[0])
     if not text or not text.isprintable():
         return message
+    text = without_credentials(text)
     shown = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
     return message.replace("the value ", f'"{shown}" ', 1)
 

@@ -68,6 +68,19 @@ def test_text_at_a_path_is_returned() -> None:
     assert text_at(ingress(), "spec.rules[0].port") is None
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("http://alice:S3CRET@auth.test/x?key=S3CRET", "http://…@auth.test/x?…"),
+        (f"https://alice:S3CRET@{'a' * 90}.test", f"https://…@{'a' * 70}…"),
+        ("X-Api-Key S3CRET", "X-Api-Key …"),
+        ("ftp://files.test/a", "ftp://files.test/a"),
+    ],
+)
+def test_credentials_in_the_value_are_blanked(text: str, shown: str) -> None:
+    assert message_about(ingress(proxy_read_timeout=text), (TIMEOUT,), "the value is bad") == f'"{shown}" is bad'
+
+
 def test_message_has_the_value_unless_it_may_be_secret() -> None:
     secret = {"kind": "Secret", "data": {"tls.crt": "YWJj"}}
     annotated = {"kind": "Ingress", "metadata": {"annotations": {"x/api-token": "a b"}}}
