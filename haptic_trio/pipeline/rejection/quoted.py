@@ -15,11 +15,16 @@ _QUOTED: Final = re.compile(
     "|".join(
         # Matches also what is not closed, up to the end, so each character is read once. "n't" is no quote.
         rf"{before}{opening}(?:[^{closing}]|{closing}(?!{_END}))*+(?:{closing}|\Z)"
-        for before, opening, closing in ((r"(?<!n(?='t\b))", "'", "'"), ("", '"', '"'), ("", r"\[", r"\]"))
+        for before, opening, closing in (
+            (r"(?<!n(?='t\b))", "'", "'"),
+            ("", '"', '"'),
+            ("", r"\[", r"\]"),
+            ("", "<", ">"),
+        )
     )
 )
 """Quotes may be a part of what is quoted, which ends before a blank."""
-_CLOSING: Final = {"'": "'", '"': '"', "[": "]"}
+_CLOSING: Final = {"'": "'", '"': '"', "[": "]", "<": ">"}
 _WORDS: Final = ("if", "unless", "password", "insecure-password", "groups", "user", "users", "group", "on", "off")
 
 
@@ -38,7 +43,7 @@ def without_output(problem: Problem) -> Problem:
 
 
 def _blanked(match: re.Match[str]) -> str:
-    opening, words = match[0][0], match[0].strip("'\"[]").split()
+    opening, words = match[0][0], match[0].strip("'\"[]<>").split()
     return match[0] if all(word in _keywords() for word in words) else f"{opening}…{_CLOSING[opening]}"
 
 

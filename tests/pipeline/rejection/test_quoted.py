@@ -39,6 +39,7 @@ WATCHED = {
         "balance {{ secret.data.key | b64decode | word }}",
         "http-request deny if { src {{ secret.data.key | b64decode | word }} }",
         "{{ secret.data.key | b64decode | name }} on",
+        "http-request set-header x-key y%[str({{ secret.data.key | b64decode | name }}),map(/none)]",
     ],
 )
 async def test_problem_of_a_line_with_a_secret_does_not_quote_it(line: str, haproxy_binary: Path) -> None:
