@@ -18,6 +18,8 @@ LONGEST_TEXT: Final = 4_096
 MOST_CHARACTERS: Final = 100_000
 _LONGEST_SHOWN: Final = 80
 """Characters of a value in a message."""
+_LONGEST_REDACTED: Final = 2_000
+"""Characters of a value that are searched for credentials: more than one that begins among those shown can have."""
 _DEEPEST: Final = 32
 _SECRET: Final = "Secret"  # noqa: S105  a kind of object
 _NOT_WRITTEN: Final = frozenset({"managedFields", "kubectl.kubernetes.io/last-applied-configuration"})
@@ -73,7 +75,8 @@ def message_about(resource: Any, fields: tuple[str, ...], message: str) -> str:
     text = text_at(resource, fields[0])
     if not text or not text.isprintable():
         return message
-    text = without_credentials(text)
+    # Not all of it: thousands of messages may quote the same long annotation.
+    text = without_credentials(text[:_LONGEST_REDACTED])
     shown = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
     return message.replace("the value ", f'"{shown}" ', 1)
 
