@@ -5,9 +5,10 @@ from typing import Final
 
 BLANK: Final = "…"
 """Shown in place of a credential."""
+# The annotation `rate-limit-key` names what is counted.
 SECRET_NAME: Final = re.compile(
     r"(?:password|passwd|passphrase|token|secret|authori[sz]ation|credential|bearer|cookie"
-    r"|(?:private|api)[-_]?key|(?<=[a-z0-9][-_])key)s?",
+    r"|(?:private|api)[-_]?key|(?<=[a-z0-9][-_])(?<!limit-)key)s?",
     re.IGNORECASE,
 )
 

@@ -13,7 +13,7 @@ from haptic_trio.haproxy.grammar.keywords import shipped_keywords
 _END: Final = r"(?=[.,:;)]*(?:\s|\Z))"
 _QUOTED: Final = re.compile(
     "|".join(
-        # Matches also what is not closed, up to the end, so each character is read once. "n't" is no quote.
+        # Matches also what is not closed, up to the end, so each character is read once. That of "n't" does not count.
         rf"{before}{opening}(?:[^{closing}]|{closing}(?!{_END}))*+(?:{closing}|\Z)"
         for before, opening, closing in (
             (r"(?<!n(?='t\b))", "'", "'"),

@@ -72,6 +72,6 @@ class Succession:
 
 def _plural_of(resource: Resource) -> str:
     kind = str(resource["kind"]).lower()
-    if kind.endswith("y"):
+    if kind.endswith("cy"):
         return kind[:-1] + "ies"
     return kind + "es" if kind.endswith("s") else kind + "s"
