@@ -38,6 +38,7 @@ class CompiledTemplates:
     def __init__(self, config: Config) -> None:
         """Compile the templates of *config*; raises a `ProblemsError` with all problems."""
         templates = template_set(config)
+        self._sources: Mapping[str, str] = templates.texts
         self._engine = Engine(templates.texts, snippets=templates.priorities)
         self._outputs = templates.outputs
         self._variables = {key: trust(value) for key, value in config.templating.extra_context.items()}
@@ -121,10 +122,10 @@ class CompiledTemplates:
             asked += provenance.asked_by(origin.key)
         return any(question[0] in ("get", "object") and question[1] in self._secrets for question in asked)
 
-    def find_secret_texts(self, run: RenderRun) -> frozenset[str]:
-        """Return the paths of outputs whose templates have looked up Secrets outside of fragments."""
+    def find_secret_texts(self, run: RenderRun) -> dict[str, Mapping[str, str]]:
+        """Return all templates by name, for the path of each output that has looked up Secrets outside of fragments."""
         paths = [MAIN_TEMPLATE, *(output.path for output in self._outputs)]
-        return frozenset(path for path in paths if self._secrets and self._reads_secrets(run, path, None))
+        return {path: self._sources for path in paths if self._secrets and self._reads_secrets(run, path, None)}
 
     def bring_up_to_date(
         self, session: Session, recall: Recall, permit: RenderPermit, most_dependents: float = inf

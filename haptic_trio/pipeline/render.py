@@ -52,8 +52,8 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     """Warnings to owners of objects, without duplicates, in order; the same tuple until it changes."""
     contents: Mapping[str, Content] = {}
     """Fetched contents that it uses, by key."""
-    secret_texts: frozenset[str] = frozenset()
-    """Paths of texts whose templates have looked up Secrets outside of fragments."""
+    secret_texts: Mapping[str, Mapping[str, str]] = {}
+    """All templates by name, for the path of each text whose templates have looked up Secrets outside of fragments."""
     fragments_rendered: int = 0
     fragments_reused: int = 0
     cpu_seconds: float = 0.0

@@ -225,11 +225,11 @@ def locate(problem: Problem, rendered: Rendered) -> tuple[Problem, Origin | None
     """Return *problem* with its object and template, if they are known, and the origin of the line."""
     path, origin = _place_of(problem, rendered)
     output = rendered.produced.get(origin.key) if origin is not None else None
-    is_secret = output is not None and output.is_secret
-    # What a template knows, its fragments may have from it; see `Site.is_secret`.
-    is_secret = is_secret or path in rendered.secret_texts or (origin is not None and origin.subject.kind == _SECRET)
+    is_secret = (output is not None and output.is_secret) or (origin is not None and origin.subject.kind == _SECRET)
     if is_secret or _names_secret(problem.line, rendered.texts.get(path)):
         problem = without_output(problem)
+    elif origin is None and path in rendered.secret_texts:
+        problem = without_output(problem, rendered.secret_texts[path])
     if origin is None:
         return problem, None
     made_by = f"made by fragment '{origin.fragment}', {origin.template}:{origin.line}"

@@ -8,7 +8,7 @@ BLANK: Final = "…"
 # The annotation `rate-limit-key` names what is counted.
 SECRET_NAME: Final = re.compile(
     r"(?:password|passwd|passphrase|token|secret|authori[sz]ation|credential|bearer|cookie"
-    r"|(?:private|api)[-_]?key|(?<=[a-z0-9][-_])(?<!limit-)key)s?",
+    r"|(?:private|api)[-_]?key|(?<=[a-z0-9][-_])(?<!limit-)key(?=s?(?![a-z])))s?",
     re.IGNORECASE,
 )
 

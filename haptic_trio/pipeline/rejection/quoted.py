@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Set as AbstractSet
+from functools import cache, partial
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -28,8 +30,12 @@ _CLOSING: Final = {"'": "'", '"': '"', "[": "]", "<": ">"}
 _WORDS: Final = ("if", "unless", "password", "insecure-password", "groups", "user", "users", "group", "on", "off")
 
 
-def without_output(problem: Problem) -> Problem:
-    """Return *problem* without its excerpt, and with `…` for quoted text other than HAProxy keywords."""
+def without_output(problem: Problem, sources: Mapping[str, str] = MappingProxyType({})) -> Problem:
+    """Return *problem* without its excerpt, and with `…` for quoted text other than HAProxy keywords.
+
+    Words of *sources*, templates by name, are left as well: they are no data.
+    """
+    known = _keywords() | {word for source in sources.values() for word in source.split()}
     message = problem.message
     for found in _QUOTED.finditer(message):
         opening = found[0][0]
@@ -39,12 +45,12 @@ def without_output(problem: Problem) -> Problem:
             rest = f"{_CLOSING[opening]}{rest}" if re.match(_END, rest) else ""
             message = f"{message[: message.index(opening)]}{opening}…{rest}"
             break
-    return msgspec.structs.replace(problem, message=_QUOTED.sub(_blanked, message), excerpt="")
+    return msgspec.structs.replace(problem, message=_QUOTED.sub(partial(_blanked, known), message), excerpt="")
 
 
-def _blanked(match: re.Match[str]) -> str:
+def _blanked(known: AbstractSet[str], match: re.Match[str]) -> str:
     opening, words = match[0][0], match[0].strip("'\"[]<>").split()
-    return match[0] if all(word in _keywords() for word in words) else f"{opening}…{_CLOSING[opening]}"
+    return match[0] if all(word in known for word in words) else f"{opening}…{_CLOSING[opening]}"
 
 
 @cache
