@@ -1,6 +1,6 @@
 """Compiled templates of a configuration, and the update of their recorded output. Blocking."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from math import inf
 
@@ -17,6 +17,7 @@ from haptic_trio.templating.engine import Engine
 from haptic_trio.templating.filters.emit import trust
 from haptic_trio.templating.incremental.outputs import Recall
 from haptic_trio.templating.incremental.provenance import Provenance
+from haptic_trio.templating.incremental.questions import Question
 from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.scope import Memo, same
 from haptic_trio.templating.incremental.settling.decisions import SettlingLimit, settle_files, settle_rounds
@@ -120,12 +121,20 @@ class CompiledTemplates:
             if origin.subject.kind == "Secret" or provenance.outputs_secrets(origin.key):
                 return True
             asked += provenance.asked_by(origin.key)
+        return self._asks_for_secrets(asked)
+
+    def _asks_for_secrets(self, asked: Iterable[Question]) -> bool:
         return any(question[0] in ("get", "object") and question[1] in self._secrets for question in asked)
 
     def find_secret_texts(self, run: RenderRun) -> dict[str, Mapping[str, str]]:
         """Return all templates by name, for the path of each output that has looked up Secrets outside of fragments."""
+        provenance = self.provenance(run)
         paths = [MAIN_TEMPLATE, *(output.path for output in self._outputs)]
-        return {path: self._sources for path in paths if self._secrets and self._reads_secrets(run, path, None)}
+        return {
+            path: self._sources
+            for path in paths
+            if self._asks_for_secrets(provenance.asked_in(provenance.output_of(path) or path))
+        }
 
     def bring_up_to_date(
         self, session: Session, recall: Recall, permit: RenderPermit, most_dependents: float = inf

@@ -15,7 +15,7 @@ from haptic_trio.haproxy.grammar.keywords import shipped_keywords
 _END: Final = r"(?=[.,:;)]*(?:\s|\Z))"
 _QUOTED: Final = re.compile(
     "|".join(
-        # Matches also what is not closed, up to the end, so each character is read once. That of "n't" does not count.
+        # Text without a closing quote matches up to its end, so each character is read once. "n't" opens no quote.
         rf"{before}{opening}(?:[^{closing}]|{closing}(?!{_END}))*+(?:{closing}|\Z)"
         for before, opening, closing in (
             (r"(?<!n(?='t\b))", "'", "'"),
@@ -35,7 +35,7 @@ def without_output(problem: Problem, sources: Mapping[str, str] = MappingProxyTy
 
     Words of *sources*, templates by name, are left as well: they are no data.
     """
-    known = _keywords() | {word for source in sources.values() for word in source.split()}
+    words = {word for source in sources.values() for word in source.split()}
     message = problem.message
     for found in _QUOTED.finditer(message):
         opening = found[0][0]
@@ -45,12 +45,12 @@ def without_output(problem: Problem, sources: Mapping[str, str] = MappingProxyTy
             rest = f"{_CLOSING[opening]}{rest}" if re.match(_END, rest) else ""
             message = f"{message[: message.index(opening)]}{opening}…{rest}"
             break
-    return msgspec.structs.replace(problem, message=_QUOTED.sub(partial(_blanked, known), message), excerpt="")
+    return msgspec.structs.replace(problem, message=_QUOTED.sub(partial(_blanked, words), message), excerpt="")
 
 
-def _blanked(known: AbstractSet[str], match: re.Match[str]) -> str:
+def _blanked(shown: AbstractSet[str], match: re.Match[str]) -> str:
     opening, words = match[0][0], match[0].strip("'\"[]<>").split()
-    return match[0] if all(word in known for word in words) else f"{opening}…{_CLOSING[opening]}"
+    return match[0] if all(word in shown or word in _keywords() for word in words) else f"{opening}…{_CLOSING[opening]}"
 
 
 @cache

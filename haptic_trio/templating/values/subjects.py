@@ -238,7 +238,7 @@ class RenderedText:
         return found
 
     def line_at(self, number: int) -> str:
-        """Return the 1-based line *number* without its line feed; empty if there is none."""
+        """Return the 1-based line *number* without its line feed; empty beyond the last one."""
         found, first = "", 1
         for page in self.pieces.pages:
             breaks = page.summary(_breaks_in)
