@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 
 from haptic_trio.config.model import InstancesConfig
-from haptic_trio.dataplane.disk import replace_file
 from haptic_trio.fleet.model import GroupKey, GroupSpec
 from haptic_trio.logs import get_logger
 from haptic_trio.state_files.reader import load_state_file
+from haptic_trio.state_files.writer import replace_file
 
 
 class SizeOverride(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from haptic_trio.dataplane.disk import replace_file
 from haptic_trio.errors import text_of
 from haptic_trio.fleet.model import GroupKey
 from haptic_trio.logs import get_logger
 from haptic_trio.state_files.reader import read_state_file
+from haptic_trio.state_files.writer import replace_file
 
 _NUMBERED = re.compile(r".*-([0-9]{1,15})")
 

@@ -9,11 +9,11 @@ from typing import Protocol
 import msgspec
 import trio
 
-from haptic_trio.dataplane.disk import fsync_directory, replace_file
 from haptic_trio.errors import text_of
 from haptic_trio.fleet.model import InstanceRecord
 from haptic_trio.logs import get_logger
 from haptic_trio.state_files.reader import StateFileError, decode_state_file, make_own_directory
+from haptic_trio.state_files.writer import fsync_directory, replace_file
 
 _SUFFIX = ".json"
 

@@ -19,7 +19,6 @@ from haptic_trio.console.recorder import Recorder
 from haptic_trio.console.site import PAGE, make_routes
 from haptic_trio.console.stream import Viewers
 from haptic_trio.console.watched import IterationSnapshot, Watched
-from haptic_trio.dataplane.disk import replace_file
 from haptic_trio.dataplane.figures import ReadsFigures
 from haptic_trio.errors import HapticError, text_of
 from haptic_trio.logs import get_logger
@@ -28,6 +27,7 @@ from haptic_trio.pipeline.rejection.summary import Summaries
 from haptic_trio.stages.process import Process
 from haptic_trio.stages.status_writers import make_redactor
 from haptic_trio.state_files.reader import StateFileError, read_state_file
+from haptic_trio.state_files.writer import replace_file
 
 TOKEN_NAME = "console.token"  # noqa: S105  a file's name
 ADDRESS_NAME = "console.address"

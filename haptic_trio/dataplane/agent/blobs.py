@@ -18,10 +18,10 @@ from typing import Final
 import msgspec
 
 from haptic_trio.dataplane.agent.messages import FrameError, decode_frames, encode_frames
-from haptic_trio.dataplane.disk import fsync_directory, replace_file
 from haptic_trio.errors import HapticError, text_of
 from haptic_trio.logs import get_logger
 from haptic_trio.state_files.reader import RECORD_BYTES, StateFileError, make_own_directory, read_state_file
+from haptic_trio.state_files.writer import fsync_directory, replace_file
 
 KEPT_FOR: Final = 24 * 3600.0
 """Seconds that an unused pack is kept."""

@@ -21,9 +21,9 @@ import msgspec
 import trio
 
 from haptic_trio.dataplane.binary import clean_environment
-from haptic_trio.dataplane.disk import replace_file
 from haptic_trio.dataplane.local.check import PRELUDE_NAME
 from haptic_trio.state_files.reader import decode_state_file, open_state_file
+from haptic_trio.state_files.writer import replace_file
 
 RECORD_NAME = "process.json"
 """Name of the record in the directory of an instance."""

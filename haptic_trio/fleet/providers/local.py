@@ -21,7 +21,6 @@ import msgspec
 import trio
 
 from haptic_trio.channels import Latest
-from haptic_trio.dataplane.disk import fsync_directory, replace_file
 from haptic_trio.dataplane.endpoint import Endpoint, PortsUnavailableError
 from haptic_trio.dataplane.local.directory_lock import lock_directory
 from haptic_trio.dataplane.local.port_holders import INSTANCES_NAME, list_haproxys
@@ -50,6 +49,7 @@ from haptic_trio.fleet.providers.local_instance import (
 )
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.state_files.reader import make_own_directory
+from haptic_trio.state_files.writer import fsync_directory, replace_file
 from haptic_trio.workqueue.outcome import PermanentError
 
 DRAINING_NAME = "draining"

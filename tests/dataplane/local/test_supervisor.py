@@ -12,7 +12,6 @@ import pytest
 import structlog
 import trio
 
-from haptic_trio.dataplane import disk
 from haptic_trio.dataplane.endpoint import DeploymentRejectedError, EndpointStorageError, EndpointUnreachableError
 from haptic_trio.dataplane.local import supervisor as supervisor_module
 from haptic_trio.dataplane.local.attached import AttachedAgent
@@ -23,6 +22,7 @@ from haptic_trio.dataplane.local.process import ProcessRecord, find_record, read
 from haptic_trio.dataplane.local.supervisor import LoadRejectedError, Supervisor
 from haptic_trio.dataplane.sync import sync_endpoint
 from haptic_trio.haproxy.model import FileKind, Generation, make_file
+from haptic_trio.state_files import writer
 from tests.support.components.agents import until
 from tests.support.processes.haproxy import (
     BASE,
@@ -264,7 +264,7 @@ def fill_the_disk(patch: pytest.MonkeyPatch) -> None:
     def write_file(path: str | Path, _content: bytes, *, durable: bool = True) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
-    for module in (disk, instance_directory):
+    for module in (writer, instance_directory):
         patch.setattr(module, "write_file", write_file)
 
 

@@ -40,17 +40,7 @@ from pathlib import Path
 
 import msgspec
 
-from haptic_trio.dataplane.disk import (
-    Stamp,
-    by_folder,
-    check_files,
-    folders_of,
-    fsync_directory,
-    replace_file,
-    replace_link,
-    wait_written,
-    write_file,
-)
+from haptic_trio.dataplane.disk import Stamp, by_folder, check_files, folders_of
 from haptic_trio.dataplane.local.files.generation_directory import (
     CONFIG_NAME,
     JOURNAL_NAME,
@@ -65,6 +55,7 @@ from haptic_trio.errors import ProblemsError
 from haptic_trio.haproxy.model import AuxFile, Generation
 from haptic_trio.haproxy.plan.delta import Delta, DeltaError, apply_delta, decode_delta, encode_delta, make_delta
 from haptic_trio.state_files.reader import StateFileError, decode_state_file
+from haptic_trio.state_files.writer import fsync_directory, replace_file, replace_link, wait_written, write_file
 
 __all__ = ["CONFIG_NAME", "MANIFEST_NAME", "RESERVED", "GenerationFiles"]
 

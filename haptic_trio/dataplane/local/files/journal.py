@@ -12,8 +12,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from haptic_trio.dataplane.disk import fsync_directory, write_file
 from haptic_trio.state_files.reader import CONTENT_BYTES, open_state_file, read_state_file
+from haptic_trio.state_files.writer import fsync_directory, write_file
 
 _SIZE: Final = 4
 _CHECK: Final = 16

@@ -11,8 +11,8 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import Final
 
-from haptic_trio.dataplane.disk import replace_file
 from haptic_trio.state_files.reader import StateFileError, read_state_file
+from haptic_trio.state_files.writer import replace_file
 
 _NAME: Final = re.compile(rb"/new-([a-z])\.sock")
 
