@@ -14,6 +14,7 @@ import msgspec
 from haptic_trio.httpstore.content import Content
 from haptic_trio.httpstore.request import FetchRequest
 from haptic_trio.state_files.reader import StateFileError, make_own_directory, open_state_file, read_state_file
+from haptic_trio.state_files.writer import write_file
 
 KEY_NAME: Final = "key"
 _KEY_BYTES: Final = 32
@@ -151,7 +152,7 @@ class ContentFiles:
         draft = self._directory / f"{name}{_DRAFT_SUFFIX}"
         try:
             draft.unlink(missing_ok=True)
-            _write_new(draft, data)
+            write_file(draft, data, durable=False)
             os.utime(draft, (confirmed, confirmed))
             draft.replace(self._directory / name)
         except OSError:
@@ -192,9 +193,3 @@ def _encoded(kept: Kept, confirmed: float) -> bytes:
 
 def _checksum_of(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).hexdigest().encode()
-
-
-def _write_new(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
