@@ -188,3 +188,46 @@ def test_canaries_of_a_path_that_very_many_ingresses_have_are_rejected(cluster: 
     assert rejected
     for reason in rejected.values():
         assert reason == "more than 50 Ingresses of the namespace have the host and path a.example.com|/ of this canary"
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"haproxy-ingress.github.io/auth-secret": "users"},
+        {"haproxy-ingress.github.io/denylist-source-range": "127.0.0.0/8"},
+        {"haproxy.org/allow-list": "192.0.2.0/24"},
+        {"haproxy.org/auth-type": "basic-auth", "haproxy.org/auth-secret": "users"},
+    ],
+    ids=lambda rules: str(next(iter(rules))),
+)
+def test_a_canary_passes_no_rule_of_another_annotation_library(cluster: Cluster, rules: dict[str, str]) -> None:
+    main, canary = pair("ruled", by_header="X-Canary")
+    main["metadata"]["annotations"] = rules
+    libraries = (*LIBRARIES, "haproxy-ingress-annotations", "haproxy-org-annotations")
+    with applications() as objects:
+        rendered = cluster.serve(main, canary, *objects, libraries=libraries)
+        asked = ({"X-Canary": one} for one in ("always", "never"))
+        answers = [ask(cluster.http_port, "ruled.example.com", headers=headers) for headers in asked]
+
+    assert rendered.rejections == ()
+    assert {answer.status for answer in answers} == {401 if any("auth-secret" in name for name in rules) else 403}
+
+
+@pytest.mark.haproxy
+def test_a_canary_gets_no_plain_requests_of_an_ingress_that_redirects_them(cluster: Cluster) -> None:
+    annotations = {f"{NGINX}/ssl-redirect": "true"}
+    oldest = ingress("oldest", rule("a.example.com", path("/", "web")), age=1, annotations=annotations)
+    second = ingress("second", rule("b.example.com", path("/", "web")), age=2, annotations=annotations)
+    second["spec"]["tls"] = [{"hosts": ["b.example.com"]}]
+    both = [rule(f"{name}.example.com", path("/", "next")) for name in ("a", "b")]
+    terms = {f"{NGINX}/canary": "true", f"{NGINX}/canary-by-header": "X-Canary"}
+    canary = ingress("canary", *both, age=3, annotations=terms)
+    with applications() as objects:
+        cluster.serve(oldest, second, canary, *objects, libraries=LIBRARIES, sslRedirect=False)
+        first, other = (
+            ask(cluster.http_port, f"{name}.example.com", headers={"X-Canary": "always"}) for name in ("a", "b")
+        )
+
+    assert side(first) == "next"
+    assert other.headers["location"] == "https://b.example.com/"
