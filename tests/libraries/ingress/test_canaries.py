@@ -231,3 +231,15 @@ def test_a_canary_gets_no_plain_requests_of_an_ingress_that_redirects_them(clust
 
     assert side(first) == "next"
     assert other.headers["location"] == "https://b.example.com/"
+
+
+@pytest.mark.haproxy
+def test_a_canary_gets_no_plain_requests_of_an_ingress_with_tls_passthrough(cluster: Cluster) -> None:
+    main, canary = pair("passed", weight="100")
+    main["metadata"]["annotations"] = {f"{NGINX}/ssl-passthrough": "true"}
+    with applications() as objects:
+        cluster.serve(main, canary, *objects, libraries=LIBRARIES)
+        answer = ask(cluster.http_port, "passed.example.com")
+
+    assert answer.status == 308
+    assert answer.headers["location"].startswith("https://passed.example.com")
