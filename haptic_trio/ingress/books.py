@@ -21,33 +21,55 @@ class Contested(NamedTuple):
     rival: Age
 
 
+class _Claims:
+    """Ingresses that claim the same thing, by namespace: a change costs the same however many there are."""
+
+    __slots__ = ("_by_namespace", "firsts")
+
+    def __init__(self) -> None:
+        self._by_namespace: dict[str, list[Age]] = {}
+        self.firsts: list[Age] = []
+        """The oldest Ingress of each namespace, in order of age."""
+
+    def change(self, age: Age, *, is_there: bool) -> None:
+        """Add or remove the Ingress with *age*."""
+        namespace = age[1]
+        before = self._by_namespace.get(namespace)
+        former = before[0] if before else None
+        _put_under(self._by_namespace, namespace, age, is_there=is_there)
+        after = self._by_namespace.get(namespace)
+        first = after[0] if after else None
+        if first != former:
+            if former is not None:
+                _put(self.firsts, former, is_there=False)
+            if first is not None:
+                _put(self.firsts, first, is_there=True)
+
+
 class HostBook:
     """The Ingresses that serve one host, in order of age."""
 
-    __slots__ = ("_by_namespace", "_clients", "_groups", "_host", "_paths", "contests", "firsts", "requests")
+    __slots__ = ("_claims", "_clients", "_groups", "_host", "_paths", "contests", "requests")
 
     def __init__(self, host: str) -> None:
         self._host = host
-        self._by_namespace: dict[str, list[Age]] = {}
-        self._paths: dict[str, list[Age]] = {}
+        self._claims = _Claims()
+        self._paths: dict[str, _Claims] = {}
         self._groups: dict[_Group, list[Age]] = {}
         self._clients: dict[str, list[Age]] = {}
-        self.firsts: list[Age] = []
-        """The oldest Ingress of each namespace."""
         self.requests: list[Age] = []
         """The Ingresses that serve requests for the host."""
         self.contests: dict[str, Contested] = {}
 
+    @property
+    def firsts(self) -> list[Age]:
+        """The oldest Ingress of each namespace, in order of age."""
+        return self._claims.firsts
+
     def change(self, served: Served, *, is_there: bool) -> None:
         """Add *served*, an Ingress that serves the host, or remove it."""
         age, namespace = served.age, served.age[1]
-        own = self._by_namespace.get(namespace)
-        if own:
-            _put(self.firsts, own[0], is_there=False)
-        _put_under(self._by_namespace, namespace, age, is_there=is_there)
-        own = self._by_namespace.get(namespace)
-        if own:
-            _put(self.firsts, own[0], is_there=True)
+        self._claims.change(age, is_there=is_there)
         paths = served.routes.get(self._host)
         if paths is not None:
             if not served.passes_through:
@@ -61,13 +83,15 @@ class HostBook:
             _put_under(self._groups, (namespace, secrets), age, is_there=is_there)
 
     def _change_path(self, path: str, age: Age, *, is_there: bool) -> None:
-        _put_under(self._paths, path, age, is_there=is_there)
-        ages = self._paths.get(path, [])
-        rival = next((one for one in ages if one[1] != ages[0][1]), None) if len(ages) > 1 else None
-        if rival is None:
-            self.contests.pop(path, None)
+        claims = self._paths.setdefault(path, _Claims())
+        claims.change(age, is_there=is_there)
+        firsts = claims.firsts
+        if len(firsts) > 1:
+            self.contests[path] = Contested(firsts[0], firsts[1])
         else:
-            self.contests[path] = Contested(ages[0], rival)
+            self.contests.pop(path, None)
+            if not firsts:
+                del self._paths[path]
 
     def secrets(self) -> tuple[list[tuple[Age, tuple[Named, ...]]], Age | None]:
         """Return the Ingresses with Secrets in the namespace of the oldest one, and the oldest with other Secrets."""
