@@ -5,7 +5,7 @@ of them would hold up the changes of other namespaces. So each namespace has a
 share of a cycle for each kind. A tenant who may create namespaces has
 thousands of shares. So a cycle also has a total, and beyond it namespaces
 without recent changes come first. An object that waits is as it was before in
-every store: its change seems to arrive later. Deletions never wait.
+every store: its change seems to arrive later. A deletion is a change, too.
 """
 
 from collections import Counter
@@ -117,7 +117,8 @@ class Intake:
     def admits(self, ref: ResourceRef) -> bool:
         """Whether a change of *ref* is taken in now; otherwise it waits until `begin` returns it.
 
-        Stores that ask for the same object get the same answer until the next `begin`.
+        Stores that ask for the same object get the same answer until the next `begin`. If an object is deleted before
+        any reader has seen it, its place among those that wait stays.
         """
         if not ref.namespace:
             return True
@@ -157,7 +158,7 @@ class Intake:
             self._last_cycles[namespace] = cycle
 
     def forget(self, ref: ResourceRef) -> None:
-        """Let *ref* wait no longer: it is deleted, or taken in."""
+        """Let *ref* wait no longer: it is taken in."""
         self._heavy.pop(ref, None)
         queue = ref.kind, ref.namespace
         waiting = self._waiting.get(queue)

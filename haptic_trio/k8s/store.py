@@ -278,10 +278,9 @@ class Store:
     def _write(self, ref: ResourceRef, resource: Resource | None) -> None:
         if self._freezes:
             self._pending[ref] = resource
-        elif resource is None:
-            self.intake.forget(ref)
+        elif resource is None and self._table.by_ref(ref) is None:
+            # Readers have not seen it. Another store may wait for the same object, so the intake keeps its place.
             self._waiting.pop(ref, None)
-            self._apply(ref, None)
         elif self.intake.admits(ref):
             self._waiting.pop(ref, None)
             self._apply(ref, resource)

@@ -97,6 +97,27 @@ async def test_a_change_reaches_traffic_while_bulk_changes_of_another_namespace_
         assert (await site.get(last))[0] == 404
 
 
+async def test_a_change_reaches_traffic_while_bulk_deletions_of_another_namespace_wait(
+    instance_root: Path, haproxy_binary: Path
+) -> None:
+    objects = many(DEPENDENTS)
+    async with served(instance_root, haproxy_binary, objects) as (site, running):
+        first, *_, last = hosts(DEPENDENTS)
+        for one in objects:
+            site.server.remove(one)
+        await running.answers(site, first, 404)
+        put_late(site)
+        await running.answers(site, "late.victim.test", 200)
+
+        # Deleted before, and still served.
+        assert (await site.get(last))[0] == 200
+        assert running.events.all(ConfigRendered)[-1].waiting.keys() == {"attacker"}
+
+        await running.answers(site, last, 404)
+        await running.quiet()
+        assert (await site.get("attacker.test"))[0] == 200
+
+
 async def keep_changing(site: ServerSite) -> None:
     """Change the port of the attacker's Service again and again."""
     for number in count():

@@ -271,7 +271,7 @@ def test_the_newest_version_is_taken_in() -> None:
         assert found["spec"] == {"tier": 2}
 
 
-def test_a_deletion_takes_effect_at_once() -> None:
+def test_a_deletion_of_an_object_that_waits_takes_effect_at_once() -> None:
     pair = Pair()
     pair.put(*many(FIRST_SHARE + 2))
     served, waiting = service_ref("s00000", "big"), service_ref(f"s{FIRST_SHARE:05}", "big")
@@ -285,6 +285,41 @@ def test_a_deletion_takes_effect_at_once() -> None:
     pair.stores.take_in()
     assert pair.visible == [FIRST_SHARE, FIRST_SHARE]
     assert all(store.by_ref(waiting) is None for store in pair.stores.values())
+
+
+def test_deletions_beyond_the_share_of_their_namespace_wait_in_order() -> None:
+    pair = Pair()
+    pair.put(*many(FIRST_SHARE + 5))
+    pair.stores.take_in()
+    pair.stores.take_in()
+    served = [service_ref(one["metadata"]["name"], "big") for one in many(FIRST_SHARE + 5)]
+
+    for ref in served:
+        assert pair.delete(ref) == [True, True]
+        assert pair.delete(ref) == [False, False]
+    # It is created again, with another identity.
+    pair.put(service(served[-1].name, "big", spec={"tier": 2}))
+
+    assert [ref for ref in served if pair.whole.by_ref(ref)] == served[FIRST_SHARE:]
+    assert pair.visible == [5, 5]
+    assert pair.stores.intake.waiting == {"big": 5}
+    assert pair.whole.present() == {served[-1]}
+    pair.stores.take_in()
+    assert [one["spec"] for one in pair.whole.list()] == [{"tier": 2}]
+    assert pair.visible == [1, 1]
+    assert not pair.stores.intake.is_waiting
+
+
+def test_a_change_is_not_lost_if_another_store_that_waits_for_the_object_no_longer_selects_it() -> None:
+    pair = Pair()
+    pair.put(*many(FIRST_SHARE + 1))
+    late = service_ref(f"s{FIRST_SHARE:05}", "big")
+
+    assert pair.reduced.delete(late)
+    pair.stores.take_in()
+
+    assert pair.whole.by_ref(late) is not None
+    assert pair.reduced.by_ref(late) is None
 
 
 def test_an_object_whose_change_waits_is_as_before_until_then() -> None:
