@@ -14,7 +14,7 @@ from haptic_trio.templating.incremental.recorder import current_recorder
 from haptic_trio.templating.object_warnings import warn
 from haptic_trio.templating.placeholder import placeholder_certificate
 from haptic_trio.templating.state import TemplateCollection, TemplateCycler, TemplateJoiner, TemplateNamespace
-from haptic_trio.templating.values.faults import TemplateFaultError
+from haptic_trio.templating.values.faults import NamedFaultError, TemplateFaultError
 from haptic_trio.templating.values.limits import limited_range
 from haptic_trio.templating.values.marks import read_marks
 from haptic_trio.templating.values.paths import FileKind, RenderedFile, is_safe_name
@@ -186,7 +186,7 @@ def _source_of(resource: Any) -> tuple[str, str, str] | None:
 def _has_entries(output: str) -> bool:
     found = current_recorder().has_entries(str(output))
     if found is None:
-        raise TemplateFaultError(
+        raise NamedFaultError(
             f"no earlier output is named {str(output)!r}",
             "such as 'maps/host.map' or 'crt-lists/all.list'; haproxy.cfg is rendered last",
         )

@@ -1,9 +1,7 @@
 """Redaction of quoted output in messages, for output that may derive from a Secret."""
 
-import re
 from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
-from functools import cache, partial
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -11,22 +9,8 @@ import msgspec
 
 from haptic_trio.errors import Problem
 from haptic_trio.haproxy.grammar.keywords import shipped_keywords
+from haptic_trio.redaction.quoted import without_quoted
 
-_END: Final = r"(?=[.,:;)]*(?:\s|\Z))"
-_QUOTED: Final = re.compile(
-    "|".join(
-        # Text without a closing quote matches up to its end, so each character is read once. "n't" opens no quote.
-        rf"{before}{opening}(?:[^{closing}]|{closing}(?!{_END}))*+(?:{closing}|\Z)"
-        for before, opening, closing in (
-            (r"(?<!n(?='t\b))", "'", "'"),
-            ("", '"', '"'),
-            ("", r"\[", r"\]"),
-            ("", "<", ">"),
-        )
-    )
-)
-"""Quotes may be a part of what is quoted, which ends before a blank."""
-_CLOSING: Final = {"'": "'", '"': '"', "[": "]", "<": ">"}
 _WORDS: Final = ("if", "unless", "password", "insecure-password", "groups", "user", "users", "group", "on", "off")
 
 
@@ -36,21 +20,12 @@ def without_output(problem: Problem, sources: Mapping[str, str] = MappingProxyTy
     Words of *sources*, templates by name, are left as well: they are no data.
     """
     words = {word for source in sources.values() for word in source.split()}
-    message = problem.message
-    for found in _QUOTED.finditer(message):
-        opening = found[0][0]
-        if found[0] == opening or found[0][-1] != _CLOSING[opening]:
-            # It is the end of a text that has another end in it, and begins anywhere before; or it has none.
-            rest = message[found.start() + 1 :]
-            rest = f"{_CLOSING[opening]}{rest}" if re.match(_END, rest) else ""
-            message = f"{message[: message.index(opening)]}{opening}…{rest}"
-            break
-    return msgspec.structs.replace(problem, message=_QUOTED.sub(partial(_blanked, words), message), excerpt="")
 
+    def is_shown(word: str) -> bool:
+        return word in words or word in _keywords()
 
-def _blanked(shown: AbstractSet[str], match: re.Match[str]) -> str:
-    opening, words = match[0][0], match[0].strip("'\"[]<>").split()
-    return match[0] if all(word in shown or word in _keywords() for word in words) else f"{opening}…{_CLOSING[opening]}"
+    message = without_quoted(problem.message, lambda text: all(map(is_shown, text.strip("'\"[]<>").split())))
+    return msgspec.structs.replace(problem, message=message, excerpt="")
 
 
 @cache

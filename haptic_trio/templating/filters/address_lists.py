@@ -14,7 +14,6 @@ from haptic_trio.templating.values.text import Emitted
 _COMMENT: Final = re.compile(r"[#;]")
 _OCTET: Final = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _IPV4: Final = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}").fullmatch
-_SHOWN: Final = 60
 
 
 def address_list(value: Any, most: int = 100_000) -> Emitted:
@@ -48,13 +47,12 @@ def _network(entry: str, number: int) -> str:
     except ValueError:
         network = None
     if network is None:
-        shown = entry if len(entry) <= _SHOWN else f"{entry[:_SHOWN]}…"
         raise EmitError(
-            f"address_list: line {number}: {shown!r} is neither an address nor a network",
+            f"address_list: line {number} is neither an address nor a network",
             "one in each line, such as 192.0.2.7 or 2001:db8::/32; comments begin with # or ;",
         )
     if network.prefixlen == 0:
-        raise EmitError(f"address_list: line {number}: {entry!r} is every address")
+        raise EmitError(f"address_list: line {number} is every address")
     return str(network)
 
 

@@ -98,7 +98,7 @@ def ident(*parts: Any, kind: str = "") -> Emitted:
     names without a kind, always differ.
     """
     if kind and not _IDENT_KIND(kind):
-        raise TemplateFaultError(f"ident: the kind {kind!r} is not 1 to 32 lower-case letters, digits and -")
+        raise TemplateFaultError("ident: the kind is not 1 to 32 lower-case letters, digits and -")
     given = list(parts[0]) + list(parts[1:]) if parts and isinstance(parts[0], list | tuple) else list(parts)
     text = "_".join(_ident_part(part) for part in given)
     if not text:

@@ -4,7 +4,7 @@ import fnmatch
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from jinja2 import Undefined
+from jinja2 import Undefined, UndefinedError
 
 from haptic_trio.templating.missing import MissingValue
 from haptic_trio.templating.values.faults import TemplateFaultError
@@ -31,7 +31,9 @@ def dig(value: Any, path: str, default: Any = _NO_DEFAULT) -> Any:
         found = compiled.first(value)
         if found is not None:
             return found
-    return MissingValue(f"there is nothing at {path!r}", name=str(path)) if default is _NO_DEFAULT else default
+    if default is not _NO_DEFAULT:
+        return default
+    return MissingValue(f"there is nothing at {path!r}", name=str(path), exc=UndefinedError)
 
 
 def group_by(items: Iterable[Any], path: str) -> list[Group]:

@@ -18,6 +18,10 @@ class TemplateFaultError(HapticError):
         super().__init__(message)
 
 
+class NamedFaultError(TemplateFaultError):
+    """A name or path that a template gives cannot be used; its quotation is shown only if a template contains it."""
+
+
 class ContentUnavailableError(TemplateFaultError):
     """Only the identity of an object is present; subclasses document whether trying again helps."""
 

@@ -1,11 +1,13 @@
 """Translation of any error raised by a render into a problem with a place.
 
 Messages of foreign exceptions may quote a value, and values may come from
-Secrets: quoted parts of such messages are removed.
+Secrets: quoted parts of such messages are removed. What a template names,
+such as another template or a JSONPath, is shown only if a template contains it.
 """
 
 import re
 import sys
+from collections.abc import Mapping
 from types import FrameType, TracebackType
 from typing import Final
 
@@ -13,15 +15,18 @@ from jinja2 import Template, TemplateError, TemplateNotFound, UndefinedError
 from jinja2.exceptions import SecurityError
 
 from haptic_trio.errors import HapticError, Problem
+from haptic_trio.redaction.names import BLANK
+from haptic_trio.redaction.quoted import without_quoted
 from haptic_trio.redaction.sources import shown_source
-from haptic_trio.templating.values.faults import MissingValueError, TemplateFaultError, did_you_mean
+from haptic_trio.templating.values.faults import MissingValueError, NamedFaultError, TemplateFaultError, did_you_mean
 from haptic_trio.templating.values.limits import LimitReachedError, RenderAbandonedError
 from haptic_trio.templating.values.object_texts import annotations_of, find_value, message_about
 from haptic_trio.templating.values.subjects import Subject
 
-_QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"", re.DOTALL)
 _LONG: Final = re.compile(r"'[^']{61,}'|\"[^\"]{61,}\"", re.DOTALL)
 _LONGEST_MESSAGE: Final = 400
+_ARGUMENT: Final = "argument '"
+"""Before the name of an argument, which may be a key of a mapping."""
 _EMITTER: Final = re.compile(r"\A[a-z0-9_]+: ")
 """Name of the emitter, which owners of objects do not know."""
 _WORD: Final = re.compile(r'"([a-z0-9-]+)"')
@@ -34,8 +39,8 @@ def problem_of(error: BaseException, subject: Subject | None = None, resource: o
     """
     template, line = _innermost(error.__traceback__)
     name = (template.name or "") if template else ""
-    sources = getattr(template.environment, "sources", {}) if template else {}
-    message, hint = describe(error, sources)
+    sources = _sources_of(template)
+    message, hint = describe(error)
     rejected = getattr(error, "value", None)
     fields = _most_likely(find_value(resource, rejected), sources.get(name, ""), line)
     if not fields and rejected is not None:
@@ -82,11 +87,18 @@ def _most_likely(fields: tuple[str, ...], source: str, line: int) -> tuple[str, 
     return tuple(field for field in fields if any(field.endswith(f'/{word}"]') for word in words)) or fields
 
 
-def describe(error: BaseException, templates: object = ()) -> tuple[str, str]:
+def describe(error: BaseException) -> tuple[str, str]:
     """Return a message and a hint for *error*, without values of resources."""
     hint = ""
+    sources = _sources_of(_innermost(error.__traceback__)[0])
+
+    def is_in_template(text: str) -> bool:
+        return any(text in source for source in sources.values())
+
     if isinstance(error, TemplateFaultError | LimitReachedError | MissingValueError):
         message, hint = str(error), error.hint
+        if isinstance(error, NamedFaultError):
+            message = without_quoted(message, is_in_template)
     elif isinstance(error, RenderAbandonedError):
         message = str(error)
     elif isinstance(error, RecursionError):
@@ -95,18 +107,20 @@ def describe(error: BaseException, templates: object = ()) -> tuple[str, str]:
         message = "the render ran out of memory"
     elif isinstance(error, TemplateNotFound):
         missing = str(error.name or error)
-        message = f"there is no template {missing!r}"
-        hint = did_you_mean(missing, templates) if isinstance(templates, dict) else ""
+        missing = missing if is_in_template(missing) else BLANK
+        message, hint = f"there is no template {missing!r}", did_you_mean(missing, sources)
     elif isinstance(error, SecurityError):
         message = "access is not allowed in templates"
     elif isinstance(error, UndefinedError | TemplateError | HapticError):
-        message = str(error)
+        message = without_quoted(str(error), is_in_template)
     elif isinstance(error, TypeError):
-        message = _LONG.sub("'…'", f"a value has the wrong type: {error}")
+        message = f"a value has the wrong type: {error}"
+        # Others quote types.
+        message = without_quoted(message, is_in_template) if _ARGUMENT in message else message
     elif isinstance(error, ZeroDivisionError):
         message = "division by zero"
     else:
-        message = f"{type(error).__name__}: {_QUOTED.sub(chr(39) + '…' + chr(39), str(error))}"
+        message = f"{type(error).__name__}: {without_quoted(str(error), lambda _: False)}"
     message = _LONG.sub("'…'", message)
     return (message if len(message) <= _LONGEST_MESSAGE else message[:_LONGEST_MESSAGE] + "…"), hint
 
@@ -124,6 +138,10 @@ def excerpt(source: str, line: int) -> str:
         f"{'>' if number == line else ' '} {number:>{width}} | {lines[number - 1]}"[:200]
         for number in range(first, last + 1)
     )
+
+
+def _sources_of(template: Template | None) -> Mapping[str, str]:
+    return getattr(template.environment, "sources", {}) if template else {}
 
 
 def _innermost(traceback: TracebackType | None) -> tuple[Template | None, int]:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from haptic_trio.jsonpath import JSONPathError, Path, compile_path
-from haptic_trio.templating.values.faults import TemplateFaultError
+from haptic_trio.templating.values.faults import NamedFaultError
 
 _MODIFIERS: Final = re.compile(r"^(?P<path>.*?)\s*(?P<length>\|\s*length\s*)?(?P<modifiers>(?::[a-z]+)*)$", re.DOTALL)
 
@@ -56,23 +56,23 @@ class _Descending:
 
 @lru_cache(maxsize=1024)
 def criterion_of(text: str) -> Criterion:
-    """Parse a criterion such as `$.spec.rules | length:desc`; raise `TemplateFaultError` if it is malformed."""
+    """Parse a criterion such as `$.spec.rules | length:desc`; raise `NamedFaultError` if it is malformed."""
     match = _MODIFIERS.match(text.strip())
     path = match.group("path") if match else text
     modifiers = [part for part in (match.group("modifiers") if match else "").split(":") if part]
     unknown = [part for part in modifiers if part not in ("desc", "exists")]
     if unknown:
-        raise TemplateFaultError(f"sort_by: unknown modifier ':{unknown[0]}'", "use :desc or :exists")
+        raise NamedFaultError(f"sort_by: unknown modifier ':{unknown[0]}'", "use :desc or :exists")
     by_length = bool(match and match.group("length"))
     return Criterion(compiled_path(path), by_length, "exists" in modifiers, "desc" in modifiers)
 
 
 def compiled_path(path: str) -> Path:
-    """Compile a JSONPath; raise `TemplateFaultError` if it is malformed."""
+    """Compile a JSONPath; raise `NamedFaultError` if it is malformed."""
     try:
         return compile_path(str(path))
     except JSONPathError as error:
-        raise TemplateFaultError(str(error)) from None
+        raise NamedFaultError(str(error)) from None
 
 
 def sort_key(item: Any, criterion: Criterion) -> tuple[int, Any] | None:

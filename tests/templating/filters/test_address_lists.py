@@ -33,7 +33,7 @@ def test_each_network_becomes_one_entry() -> None:
     ],
 )
 def test_any_other_line_rejects_the_list_with_its_number(line: str) -> None:
-    with pytest.raises(EmitError, match="line 2: ") as caught:
+    with pytest.raises(EmitError, match="line 2 is ") as caught:
         address_list(f"192.0.2.1\n{line}\n")
     assert len(str(caught.value)) < 400
 

@@ -26,6 +26,14 @@ SECRET = "correct horse battery staple"
         ("{{ 1 // 0 }}", "division by zero", ""),
         ("{{ i | dig('spec.absent') }}", "there is nothing at 'spec.absent'", ""),
         ("{% macro m(a) %}{{ a }}{% endmacro %}{{ m() }}", "parameter 'a' was not provided", ""),
+        ("{{ i | dig('spec[') }}", "JSONPath 'spec[', column 5: '[' is not closed (add the missing ])", ""),
+        ("{% set f = 'wrod' %}{{ [i] | map(f) | list }}", "No filter named 'wrod'.", ""),
+        ("{{ 'a' | word(x=1) }}", "a value has the wrong type: word() got an unexpected keyword argument 'x'", ""),
+        (
+            "{{ [1, 'a'] | sort }}",
+            "a value has the wrong type: '<' not supported between instances of 'str' and 'int'",
+            "",
+        ),
         ("{% include 'mian' ~ '' %}", "there is no template 'mian'", "did you mean 'main'?"),
     ],
 )
@@ -56,14 +64,33 @@ def test_an_excerpt_ends_where_its_text_does() -> None:
         "'%d' % s", "s | sum", "s | abs", "-s", "s | round", "files.cert('a', s)", "paths.map(s)", "[s] | sum",
         "{}[s * 9]", "s | tojson", "s | ident", "[1, s] | sort", "s < 1", "s | size", "s | glob_match(5)",
         "{}[s]", "{s: 1}[s ~ 'x'].a", "[1][s].a", "{} | attr(s)", "[{}] | map(attribute=s) | first",
+        "s | address_list", "'10.0.0.7/0 ' | address_list", "1 | dig(s)", "1 | dig(s) | word", "[1] | group_by(s)",
+        "[1] | sort_by(s)", "[1] | sort_by('a:' ~ s)", "[1] | map(s) | list", "[1] | select(s) | list",
+        "'a' | ident(kind=s)", "'a' | hostname(**{s: 1})", "'%d' | format(**{s: 1})", "files.has_entries(s)",
+        "('%(' ~ s ~ ')s') % {}", "[1].index(s)",
     ],
 )  # fmt: skip
-def test_no_message_echoes_a_value(expression: str) -> None:
+@pytest.mark.parametrize("value", [SECRET, "correct' horse\" battery' staple", "'correct\nhorse", "[correct]:{horse"])
+def test_no_message_echoes_a_value(expression: str, value: str) -> None:
     problem = None
     with suppress(AssertionError):  # some of them do render
-        problem = rejected("{{ (" + expression + ") }}", s=SECRET)
+        problem = rejected("{{ (" + expression + ") }}", s=value)
     for word in SECRET.split():
         assert word not in str(problem)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% include s %}",
+        "{% include [s, s] %}",
+        "{% import s as m %}",
+        "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(**{s: 1}) }}",
+    ],
+)
+def test_no_name_that_is_data_is_shown(source: str) -> None:
+    for word in SECRET.split():
+        assert word not in str(rejected(source, s=SECRET))
 
 
 def test_the_object_in_hand_is_named() -> None:
