@@ -23,7 +23,8 @@ THOUSAND = Path(__file__).parents[2] / "examples" / "thousand" / "config.yaml"
 
 
 async def run(suites: list[Suite], binary: Path, tracing: Tracing | None = None) -> list[CaseResult]:
-    with trio.fail_after(120):
+    # Minutes beside other tests: it ends a run that hangs.
+    with trio.fail_after(600):
         runner = Runner(RunOptions(binary=binary), tracing=tracing)
         return await runner.run(find_cases(suites), lambda _result: None)
 
