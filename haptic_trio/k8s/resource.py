@@ -1,13 +1,21 @@
 """Watched object: decoded plain data with its identity."""
 
 import math
+import re
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 Resource: TypeAlias = dict[str, Any]
 """An object as decoded from JSON or YAML. Treated as immutable once it is in a store."""
+
+MOST_LEVELS: Final = 200
+"""Levels of mappings and lists that are kept of a text with more of them than can be decoded."""
+# Up to the next bracket that is not in a string, or else the end. Nothing is tried twice, so it is linear for any text.
+_BRACKET: Final = re.compile(rb'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+"?|\{\}|\[\])*+(?:([{}\[\]])|\Z)', re.DOTALL)
+
+T = TypeVar("T")
 
 
 def read_float(text: str) -> float:
@@ -20,6 +28,35 @@ def read_float(text: str) -> float:
     if not math.isfinite(number):
         raise ValueError("the number is out of range")
     return number
+
+
+def decode_deep(decode: Callable[[bytes | bytearray | msgspec.Raw], T], text: bytes | bytearray | msgspec.Raw) -> T:
+    """Return the result of *decode* for the JSON *text*; mappings and lists at too many levels are empty in it.
+
+    An API server accepts up to 10,000 levels from the author of an object: in `managedFields` of every kind, and in
+    fields without a schema. msgspec fails at about 1,000 levels, and so would fail for a complete list.
+    """
+    try:
+        return decode(text)
+    except RecursionError:
+        return decode(without_deep_levels(bytes(text)))
+
+
+def without_deep_levels(text: bytes) -> bytes:
+    """Return the JSON *text* with nothing in the mappings and lists at level `MOST_LEVELS`."""
+    kept, level, start = [], 0, 0
+    for found in _BRACKET.finditer(text):
+        match found[1]:
+            case b"{" | b"[":
+                level += 1
+                if level == MOST_LEVELS:
+                    kept.append(text[start : found.end()])
+            case b"}" | b"]":
+                if level == MOST_LEVELS:
+                    start = found.end() - 1
+                level -= 1
+    kept.append(text[start:])
+    return b"".join(kept)
 
 
 class ResourceRef(msgspec.Struct, frozen=True, order=True):

@@ -37,6 +37,14 @@ def test_fields_of_later_versions_are_passed_over() -> None:
     assert decode_review(body_of(review)).name == "web"
 
 
+def test_an_object_with_very_many_levels_is_reviewed() -> None:
+    body = body_of(review_of({"metadata": {"name": "web", "managedFields": [{"fieldsV1": {}}]}}))
+    deep = body.replace(b'"fieldsV1":{}', b'"fieldsV1":' + b'{"f:a":' * 10_000 + b"{}" + b"}" * 10_000)
+    assert deep != body
+
+    assert decode_review(deep).name == "web"
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from haptic_trio.k8s.api.discovery import ServedKind
-from haptic_trio.k8s.resource import Resource, read_float
+from haptic_trio.k8s.resource import Resource, decode_deep, read_float
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 """The annotation of the bookmark that ends a streamed list."""
@@ -48,24 +48,24 @@ _EVENT: Final = msgspec.json.Decoder(RawEvent, float_hook=read_float)
 
 def decode_page(body: bytes) -> Page:
     """Return what *body* holds; raises an error of `INVALID_JSON`."""
-    return _PAGE.decode(body)
+    return decode_deep(_PAGE.decode, body)
 
 
 def decode_object(body: bytes | msgspec.Raw, served: ServedKind) -> Resource:
     """Return the object in *body*; raises an error of `INVALID_JSON`."""
-    return completed(_OBJECT.decode(body), served)
+    return completed(decode_deep(_OBJECT.decode, body), served)
 
 
 def decode_objects(items: Sequence[msgspec.Raw], served: ServedKind) -> list[Resource]:
     """Return the objects in *items*; raises an error of `INVALID_JSON`."""
     with _collector_paused():
-        return [completed(_OBJECT.decode(item), served) for item in items]
+        return [decode_object(item, served) for item in items]
 
 
 def decode_events(lines: bytes) -> list[RawEvent]:
     """Return the events in *lines*, each of which is complete; raises an error of `INVALID_JSON`."""
     with _collector_paused():
-        return _EVENT.decode_lines(lines)
+        return decode_deep(_EVENT.decode_lines, lines)
 
 
 def completed(resource: Resource, served: ServedKind) -> Resource:

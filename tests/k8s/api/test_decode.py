@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from haptic_trio.errors import INVALID_JSON
-from haptic_trio.k8s.api.decode import decode_events, decode_object
+from haptic_trio.k8s.api.decode import decode_events, decode_object, decode_objects, decode_page
 from haptic_trio.k8s.api.discovery import ServedKind
-from haptic_trio.k8s.resource import Resource, ResourceType
+from haptic_trio.k8s.resource import Resource, ResourceType, without_deep_levels
 
 WIDGETS = ServedKind(type=ResourceType("example.org/v1", "widgets"), kind="Widget", is_namespaced=True)
 
@@ -20,6 +20,12 @@ def of_object(text: str) -> Resource:
 def of_event(text: str) -> Resource:
     (event,) = decode_events(f'{{"type":"ADDED","object":{text}}}\n'.encode())
     return event.object
+
+
+def of_page(text: str) -> Resource:
+    page = decode_page(f'{{"metadata":{{}},"items":[{text}]}}'.encode())
+    (found,) = decode_objects(page.items or (), WIDGETS)
+    return found
 
 
 @pytest.mark.parametrize("decode", [of_object, of_event])
@@ -39,3 +45,39 @@ def test_a_number_out_of_range_is_invalid(decode: Callable[[str], Resource]) -> 
     with pytest.raises(INVALID_JSON):
         decode('{"spec":1e999}')
     assert decode('{"spec":[1.5,-0.25,3]}')["spec"] == [1.5, -0.25, 3]
+
+
+@pytest.mark.parametrize("levels", [1_000, 10_000])
+@pytest.mark.parametrize("decode", [of_object, of_event, of_page])
+def test_levels_that_an_author_has_written_cost_no_other_object(decode: Callable[[str], Resource], levels: int) -> None:
+    # A real API server stores both: managedFields of any kind, and what a definition without a schema allows.
+    fields = '{"f:a":' * levels + "{}" + "}" * levels
+    lists = "[" * levels + "]" * levels
+    metadata = f'{{"name":"a","managedFields":[{{"fieldsV1":{fields}}}]}}'
+    text = f'{{"metadata":{metadata},"spec":{{"text":"]}}","more":{lists}}}}}'
+
+    found = decode(text)
+
+    assert found["metadata"]["name"] == "a"
+    assert found["spec"]["text"] == "]}"
+    assert found["spec"]["more"] != []
+
+
+def test_lines_beside_one_with_very_many_levels_are_complete() -> None:
+    line = '{"type":"ADDED","object":{"spec":%s}}\n'
+    events = decode_events((line % '{"a":[1]}' + line % ("[" * 5_000 + "]" * 5_000) + line % '{"b":[{}]}').encode())
+    assert [events[0].object["spec"], events[2].object["spec"]] == [{"a": [1]}, {"b": [{}]}]
+
+
+DEEP = b"[" * 10_000 + b"]" * 10_000
+
+
+@pytest.mark.parametrize(
+    "text", [DEEP * 50, DEEP + b"{}" * 500_000, DEEP + b'"' * 1_000_001, DEEP + b'"' + b"\\" * 999_999]
+)
+def test_levels_are_left_out_in_linear_time(text: bytes) -> None:
+    before = time.process_time()
+    without_deep_levels(text)
+
+    # Quadratic, it would take minutes.
+    assert time.process_time() - before < 5.0
