@@ -97,6 +97,31 @@ def test_haproxy_accepts_a_fallback_that_keeps_its_access_rules(
     assert check(tmp_path, text, files) == ""
 
 
+@pytest.mark.parametrize(
+    ("former", "present", "is_served"),
+    [
+        ({"auth-tls-verify-client": "off"}, {}, False),
+        ({"auth-tls-verify-client": "optional"}, {}, False),
+        ({"auth-tls-verify-client": "off"}, {"auth-tls-verify-client": "optional"}, False),
+        ({}, {"auth-tls-match-cn": "CN=admin"}, False),
+        ({}, {"auth-tls-verify-client": "optional"}, True),
+        ({}, {"auth-tls-verify-client": "off"}, True),
+        ({"auth-tls-match-cn": "CN=admin"}, {}, True),
+    ],
+)
+def test_no_fallback_admits_clients_whose_certificate_is_to_be_verified(
+    former: dict[str, str], present: dict[str, str], *, is_served: bool
+) -> None:
+    world = World()
+    before = world.serve(1, {"auth-tls-secret": "known", **former})
+    assert not before.rejections
+
+    rendered = world.serve(2, {"auth-tls-secret": "known", **present, "server-snippet": "return 200;"})
+
+    assert rendered.rejections
+    assert ("a.example.com|/ no-route" not in rendered.texts["maps/path-prefix.map"].text) == is_served
+
+
 def test_the_former_ca_certificates_stay_when_their_object_is_deleted() -> None:
     world = World()
     before = world.serve(1, {"auth-tls-secret": "known"})
