@@ -2,7 +2,7 @@
 
 import pytest
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from tests.libraries.conftest import Cluster
 from tests.libraries.requests.tokens import (
@@ -23,6 +23,7 @@ from tests.support.kubernetes import service
 PRIVATE = RSA_KEY.private_bytes(
     serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
 )
+WIDE_KEYS = [ec.generate_private_key(ec.SECP384R1()) for _ in range(5)]
 SHORT_KEY = rsa.generate_private_key(65_537, 1024)
 
 
@@ -47,6 +48,7 @@ SHORT_KEY = rsa.generate_private_key(65_537, 1024)
         ({"jwks__json": key_set(of_ec(EC_KEY, "secp256k1"))}, "its curve is not one of P-256, P-384"),
         ({"jwks__json": key_set({"kty": "OKP"})}, "its type is not RSA, EC or oct"),
         ({f"k{number}__hmac": bytes([97 + number]) * 40 for number in range(17)}, "more than 16 keys"),
+        ({f"k{number}__pem": public_pem(key) for number, key in enumerate(WIDE_KEYS)}, "more than 4 keys of P-384"),
     ],
 )
 def test_a_secret_that_cannot_be_used_rejects_the_ingress(
