@@ -233,3 +233,10 @@ def test_an_origin_of_special_characters_is_encoded_in_little_processor_time(tmp
     with attacked(tmp_path, attack) as proxy:
         # A call for each character takes 9 ms.
         assert min(proxy.cost(attack.request) for _ in range(5)) < MOST_SECONDS / 10
+
+
+def test_a_query_of_separators_takes_little_processor_time(tmp_path: Path) -> None:
+    attack = Attack("separators", by_query("a"), target="/?" + "&" * 14_900)
+    with attacked(tmp_path, attack) as proxy:
+        # As many parameters without a name take 5 to 10 ms.
+        assert min(proxy.cost(attack.request) for _ in range(5)) < MOST_SECONDS / 15
