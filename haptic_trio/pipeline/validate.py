@@ -1,8 +1,10 @@
 """Both phases of validation, and the mapping from a message to its template and object."""
 
+import re
 from collections.abc import Iterable
 from math import inf
 from pathlib import Path, PurePosixPath
+from typing import Final
 
 import msgspec
 import trio
@@ -36,6 +38,8 @@ NEAR_PAGES = 8
 NEAR_BYTES = 64 << 10
 """Limits of new text that is parsed without a thread: one or two milliseconds."""
 _SECRET = "Secret"  # noqa: S105  a kind of object
+_PROXY: Final = re.compile(r"(?:backend|frontend|listen|[Pp]roxy) '[\w.:-]+'")
+"""Name of a proxy at the beginning of a message."""
 CHECK_TIMES = 3
 """`haproxy -c` takes at most this multiple of the check timeout."""
 COSTLY_SHARE = 0.1
@@ -230,6 +234,12 @@ def locate(problem: Problem, rendered: Rendered) -> tuple[Problem, Origin | None
         problem = without_output(problem)
     elif origin is None and path in rendered.secret_texts:
         problem = without_output(problem, rendered.secret_texts[path])
+    elif origin is None and not (problem.line and path == MAIN_TEMPLATE) and _has_secrets(rendered):
+        # HAProxy finds some errors after the last line, and names the proxy or the file alone.
+        named = _PROXY.match(problem.message)
+        start = named.end() if named is not None else 0
+        rest = without_output(msgspec.structs.replace(problem, message=problem.message[start:]), {path: path})
+        problem = msgspec.structs.replace(rest, message=f"{problem.message[:start]}{rest.message}")
     if origin is None:
         return problem, None
     made_by = f"made by fragment '{origin.fragment}', {origin.template}:{origin.line}"
@@ -241,6 +251,11 @@ def locate(problem: Problem, rendered: Rendered) -> tuple[Problem, Origin | None
         ),
         origin,
     )
+
+
+def _has_secrets(rendered: Rendered) -> bool:
+    """Whether the output of some fragment may contain data of a Secret."""
+    return any(output.is_secret or key.kind == _SECRET for key, output in rendered.produced.items())
 
 
 def _names_secret(line: int, text: RenderedText | None) -> bool:

@@ -82,6 +82,18 @@ async def test_nor_does_one_of_a_line_outside_of_fragments(line: str, haproxy_bi
 
 
 @pytest.mark.haproxy
+async def test_nor_does_one_that_has_no_line(haproxy_binary: Path) -> None:
+    line = "use-server {{ secret.data.key | b64decode | word }} if TRUE"
+    bench = with_secret_and_service(haproxy_binary, TEMPLATE.removeprefix(HEAD).replace("LINE", line))
+
+    with pytest.raises(RejectedError, match="backend 'planted' : unable to find server '…'") as caught:
+        await bench.run()
+
+    assert not caught.value.problems[0].line
+    assert SECRET not in f"{caught.value} {caught.value.problems} {bench.reported()}"
+
+
+@pytest.mark.haproxy
 async def test_words_of_templates_are_left_in_lines_outside_of_fragments(haproxy_binary: Path) -> None:
     lookup = "{% set key = (resources.planted.list() | first).data.key %}"
     bench = with_secret_and_service(haproxy_binary, f"{lookup}\nbackend planted\n    no-such-keyword on\n")
