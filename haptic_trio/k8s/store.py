@@ -376,15 +376,16 @@ def single(store: str, keys: Keys, found: Sequence[Resource]) -> Resource | None
 
 
 def same_content(left: Resource, right: Resource) -> bool:
-    """Whether two states of an object differ in nothing but resourceVersion and managedFields."""
-    if left is right:
-        return True
-    if left.keys() != right.keys():
+    """Whether two states of an object differ in nothing but resourceVersion and managedFields; False if too deep."""
+    if left is right or left.keys() != right.keys():
+        return left is right
+    try:
+        return all(
+            unversioned(value) == unversioned(right[field]) if field == "metadata" else value == right[field]
+            for field, value in left.items()
+        )
+    except RecursionError:  # The calls in progress leave fewer levels than decoding had.
         return False
-    return all(
-        unversioned(value) == unversioned(right[field]) if field == "metadata" else value == right[field]
-        for field, value in left.items()
-    )
 
 
 def unversioned(metadata: Any) -> Any:

@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -123,6 +124,24 @@ def test_ignored_fields_are_not_stored_and_the_given_object_stays_as_it_is() -> 
     assert stored["status"] == {"conditions": [{"type": "Ready"}]}
     assert given_object["metadata"]["managedFields"] == [1]
     assert given_object["status"]["conditions"][0]["lastProbeTime"] == 1
+
+
+def test_a_spec_with_more_levels_than_can_be_compared_is_stored() -> None:
+    store = Store("services", BY_NAME)
+
+    def put(levels: int, depth: int) -> bool:
+        """Decode, and store from *depth* calls further, as a reflector does after it has decoded a list."""
+        spec = msgspec.json.decode(b"[" * levels + b"]" * levels)
+        found = service("a", version=str(levels))
+        found["spec"] = spec
+        return deeper(found, depth)
+
+    def deeper(found: Resource, depth: int) -> bool:
+        return bool(store.upsert(found)) if depth == 0 else deeper(found, depth - 1)
+
+    assert put(500, 600)
+    assert put(500, 600)
+    assert store.by_ref(service_ref("a")) is not None
 
 
 def test_a_change_of_nothing_but_versions_and_ignored_fields_is_none() -> None:
