@@ -39,7 +39,7 @@ class CompiledTemplates:
     def __init__(self, config: Config) -> None:
         """Compile the templates of *config*; raises a `ProblemsError` with all problems."""
         templates = template_set(config)
-        self._sources: Mapping[str, str] = templates.texts
+        self.sources: Mapping[str, str] = templates.texts
         self._engine = Engine(templates.texts, snippets=templates.priorities)
         self._outputs = templates.outputs
         self._variables = {key: trust(value) for key, value in config.templating.extra_context.items()}
@@ -126,15 +126,13 @@ class CompiledTemplates:
     def _asks_for_secrets(self, asked: Iterable[Question]) -> bool:
         return any(question[0] in ("get", "object") and question[1] in self._secrets for question in asked)
 
-    def find_secret_texts(self, run: RenderRun) -> dict[str, Mapping[str, str]]:
-        """Return all templates by name, for the path of each output that has looked up Secrets outside of fragments."""
+    def find_secret_texts(self, run: RenderRun) -> frozenset[str]:
+        """Return the path of each output whose templates have looked up Secrets outside of fragments."""
         provenance = self.provenance(run)
         paths = [MAIN_TEMPLATE, *(output.path for output in self._outputs)]
-        return {
-            path: self._sources
-            for path in paths
-            if self._asks_for_secrets(provenance.asked_in(provenance.output_of(path) or path))
-        }
+        return frozenset(
+            path for path in paths if self._asks_for_secrets(provenance.asked_in(provenance.output_of(path) or path))
+        )
 
     def bring_up_to_date(
         self, session: Session, recall: Recall, permit: RenderPermit, most_dependents: float = inf

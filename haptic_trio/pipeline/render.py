@@ -52,8 +52,10 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     """Warnings to owners of objects, without duplicates, in order; the same tuple until it changes."""
     contents: Mapping[str, Content] = {}
     """Fetched contents that it uses, by key."""
-    secret_texts: Mapping[str, Mapping[str, str]] = {}
-    """All templates by name, for the path of each text whose templates have looked up Secrets outside of fragments."""
+    templates: Mapping[str, str] = {}
+    """All templates by name."""
+    secret_texts: frozenset[str] = frozenset()
+    """Paths of the texts whose templates have looked up Secrets outside of fragments."""
     fragments_rendered: int = 0
     fragments_reused: int = 0
     cpu_seconds: float = 0.0
@@ -143,18 +145,9 @@ class Renderer:
             while not isinstance(outcome, Rendered):
                 if outcome is not None:
                     await fetch_all(outcome, fetch_until)
-                outcome = await trio.to_thread.run_sync(
-                    partial(
-                        self._render,
-                        stores,
-                        recall or Recall(),
-                        permit,
-                        self.contents.offers(),
-                        again=outcome is not None,
-                    ),
-                    limiter=self._limiter,
-                    abandon_on_cancel=True,
-                )
+                offers, again = self.contents.offers(), outcome is not None
+                work = partial(self._render, stores, recall or Recall(), permit, offers, again=again)
+                outcome = await trio.to_thread.run_sync(work, limiter=self._limiter, abandon_on_cancel=True)
             self._deliver()
             self._newest = outcome, versions_of(stores)
             return outcome
@@ -365,6 +358,7 @@ class Renderer:
             output_of(session),
             serial=self._serial,
             contents=session.fetches.given(run),
+            templates=self.templates.sources,
             secret_texts=self.templates.find_secret_texts(run),
             is_new=not session.is_delivered,
             fragments_rendered=rendered,

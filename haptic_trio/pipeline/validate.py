@@ -233,12 +233,13 @@ def locate(problem: Problem, rendered: Rendered) -> tuple[Problem, Origin | None
     if is_secret or _names_secret(problem.line, rendered.texts.get(path)):
         problem = without_output(problem)
     elif origin is None and path in rendered.secret_texts:
-        problem = without_output(problem, rendered.secret_texts[path])
+        problem = without_output(problem, rendered.templates)
     elif origin is None and not (problem.line and path == MAIN_TEMPLATE) and _has_secrets(rendered):
         # HAProxy finds some errors after the last line, and names the proxy or the file alone.
         named = _PROXY.match(problem.message)
         start = named.end() if named is not None else 0
-        rest = without_output(msgspec.structs.replace(problem, message=problem.message[start:]), {path: path})
+        rest = msgspec.structs.replace(problem, message=problem.message[start:])
+        rest = without_output(rest, {**rendered.templates, "": path})
         problem = msgspec.structs.replace(rest, message=f"{problem.message[:start]}{rest.message}")
     if origin is None:
         return problem, None

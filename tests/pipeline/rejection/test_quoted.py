@@ -94,6 +94,17 @@ async def test_nor_does_one_that_has_no_line(haproxy_binary: Path) -> None:
 
 
 @pytest.mark.haproxy
+async def test_words_of_templates_are_left_where_a_message_has_no_line(haproxy_binary: Path) -> None:
+    lines = (
+        "http-request set-var(txn.key) str({{ secret.data.key | b64decode | word }})\n    use-server nowhere if TRUE"
+    )
+    bench = with_secret_and_service(haproxy_binary, TEMPLATE.removeprefix(HEAD).replace("LINE", lines))
+
+    with pytest.raises(RejectedError, match="backend 'planted' : unable to find server 'nowhere'"):
+        await bench.run()
+
+
+@pytest.mark.haproxy
 async def test_words_of_templates_are_left_in_lines_outside_of_fragments(haproxy_binary: Path) -> None:
     lookup = "{% set key = (resources.planted.list() | first).data.key %}"
     bench = with_secret_and_service(haproxy_binary, f"{lookup}\nbackend planted\n    no-such-keyword on\n")
