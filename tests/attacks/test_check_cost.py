@@ -28,6 +28,8 @@ SIZES: Final = {
     "listeners with certificates": 60,
     "ports and annotations of a Gateway": 32,
     "ports with authorities of clients": 9,
+    "headers of haproxy.org": 50,
+    "headers of HAProxy Ingress": 50,
     "rewrites": 30,
 }
 """Lengths that make a difference, or more than which is not served."""
