@@ -140,9 +140,10 @@ async def backend(answer: str) -> AsyncIterator[int]:
         async with stream:
             await stream.receive_some()
             body = answer.encode()
-            await stream.send_all(
-                b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body
-            )
+            head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body)
+            # HAProxy closes the connection when the client has gone away.
+            with contextlib.suppress(trio.BrokenResourceError):
+                await stream.send_all(head + body)
 
     async with trio.open_nursery() as nursery:
         listeners = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
