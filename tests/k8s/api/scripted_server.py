@@ -10,7 +10,9 @@ import trio
 from haptic_trio.k8s.api.auth import Credentials
 from haptic_trio.k8s.api.cluster import ApiCluster
 from haptic_trio.k8s.api.watching import Pace
+from haptic_trio.k8s.client import Selection, WatchEvent
 from tests.k8s.api.api_cluster import Reports
+from tests.k8s.objects import SERVICES
 
 KINDS = {"resources": [{"name": "services", "kind": "Service", "namespaced": True}]}
 EMPTY = {"metadata": {"resourceVersion": "10"}, "items": []}
@@ -95,3 +97,34 @@ class ScriptedServer:
             await nursery.start(cluster.run)
             yield cluster
             nursery.cancel_scope.cancel()
+
+
+def line(kind: str, content: object) -> bytes:
+    """Return an event of a watch."""
+    return msgspec.json.encode({"type": kind, "object": content}) + b"\n"
+
+
+def is_watch(request: httpx.Request) -> bool:
+    """Whether *request* opens a watch, and is not for a list."""
+    return "watch" in request.url.params
+
+
+@asynccontextmanager
+async def watching(
+    server: ScriptedServer, reports: Reports, *, stream_lists: bool = False
+) -> AsyncIterator[list[WatchEvent]]:
+    """Follow all services; yields what is reported."""
+    seen: list[WatchEvent] = []
+
+    async def follow() -> None:
+        async with (
+            server.connected(reports, stream_lists=stream_lists) as cluster,
+            cluster.watch(Selection(type=SERVICES)) as events,
+        ):
+            async for event in events:
+                seen.append(event)  # noqa: PERF401  it is looked at meanwhile
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(follow)
+        yield seen
+        nursery.cancel_scope.cancel()

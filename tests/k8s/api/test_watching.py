@@ -1,7 +1,5 @@
 """A watch continues after each failure, with growing delays and without a gap in its events; on a virtual clock."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from itertools import pairwise
 
 import httpx
@@ -10,41 +8,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from haptic_trio.k8s.client import Listed, Selection, Upserted, WatchEvent
+from haptic_trio.k8s.client import Listed, Selection, Upserted
 from tests.k8s.api.api_cluster import Reports
-from tests.k8s.api.scripted_server import EMPTY, ScriptedServer, answer, status, stream
+from tests.k8s.api.scripted_server import EMPTY, ScriptedServer, answer, is_watch, line, status, stream, watching
 from tests.k8s.objects import SERVICES, service
-
-ALL_SERVICES = Selection(type=SERVICES)
-
-
-def line(kind: str, content: object) -> bytes:
-    return msgspec.json.encode({"type": kind, "object": content}) + b"\n"
-
-
-def is_watch(request: httpx.Request) -> bool:
-    return "watch" in request.url.params
-
-
-@asynccontextmanager
-async def watching(
-    server: ScriptedServer, reports: Reports, *, stream_lists: bool = False
-) -> AsyncIterator[list[WatchEvent]]:
-    """Follow all services; yields what is reported."""
-    seen: list[WatchEvent] = []
-
-    async def follow() -> None:
-        async with (
-            server.connected(reports, stream_lists=stream_lists) as cluster,
-            cluster.watch(ALL_SERVICES) as events,
-        ):
-            async for event in events:
-                seen.append(event)  # noqa: PERF401  it is looked at meanwhile
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(follow)
-        yield seen
-        nursery.cancel_scope.cancel()
 
 
 def delays(times: list[float]) -> list[float]:
@@ -338,32 +305,6 @@ async def test_events_are_the_same_however_they_are_cut_into_chunks(autojump_clo
     assert seen == [Listed(()), *(Upserted(each) for each in objects)]
 
 
-DEEP = b'{"metadata":{"resourceVersion":"1"},"items":[],"x":' + b"[" * 50_000
-"""Python 3.12 and later decode 10,000 levels. Without an end it is not JSON, whatever is left out of it."""
-NO_WATCH = b'<html>\n|{"type":"ADDED"}\n|[]\n|{"type":"ADDED","object":1}\n|{"type":"ADDED","object":{"\xff":1}}\n'
-
-
-@pytest.mark.parametrize("body", [*NO_WATCH.split(b"|"), b'{"type":"ADDED","object":' + DEEP + b"}\n"], ids=range(6))
-async def test_answer_that_is_not_a_watch_is_reported_and_retried(autojump_clock: MockClock, body: bytes) -> None:
-    def respond(request: httpx.Request) -> httpx.Response:
-        return stream(body, seconds=0) if is_watch(request) else answer(EMPTY)
-
-    reports, server = Reports(), ScriptedServer(respond)
-    async with watching(server, reports):
-        await trio.sleep(10)
-        assert "not a stream of events" in reports.messages
-    assert len(server.times("watch=true")) > 2
-
-
-@pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}", b'{"items":[1]}', b"", pytest.param(DEEP, id="deep")])
-async def test_answer_that_is_not_a_list_is_never_taken_for_empty(autojump_clock: MockClock, body: bytes) -> None:
-    server = ScriptedServer(lambda _request: httpx.Response(200, content=body))
-    reports = Reports()
-    async with watching(server, reports) as seen:
-        await trio.sleep(10)
-        assert ("the answer is not a list" in reports.messages, seen) == (True, [])
-
-
 async def test_changes_while_a_list_is_streamed_are_part_of_it(autojump_clock: MockClock) -> None:
     end = {"metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}}
     events = [
@@ -385,15 +326,3 @@ async def test_a_kind_that_is_forbidden_does_not_end_streaming_for_all(autojump_
     async with watching(server, Reports(), stream_lists=True):
         await trio.sleep(60)
     assert len(server.times("limit=500")) == len(server.times("sendInitialEvents")) > 3
-
-
-@pytest.mark.parametrize("text", ["<html>", pytest.param(DEEP.decode(), id="deep")])
-async def test_an_answer_about_kinds_that_makes_no_sense_is_reported(autojump_clock: MockClock, text: str) -> None:
-    server = ScriptedServer(lambda request: stream(seconds=1000) if is_watch(request) else answer(EMPTY))
-    server.discovery = [httpx.Response(200, text=text) for _ in range(3)]
-    reports = Reports()
-    async with watching(server, reports) as seen:
-        await reports.wait(lambda reports: "the answer is not a list of resources" in reports.messages)
-        await trio.sleep(10)
-        assert seen == [Listed(())]
-        assert reports.messages == ""
