@@ -174,9 +174,11 @@ class KindWatch:
             if gathered is None:
                 self._note_success()
             while (batch := await self._next_batch(batches, is_listing=gathered is not None)) is not None:
+                before = self._version
                 gathered = await self._take(batch, served, gathered)
-                has_news = True
-                if gathered is None:
+                # A server that sends the same again at each request would be asked in a loop.
+                if gathered is None and self._version != before:
+                    has_news = True
                     self._delays.prosper()
         if gathered is not None:
             raise UnreachableError(f"list {served.type}", "the stream ended before the list was complete")

@@ -5,9 +5,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from haptic_trio.k8s.client import Listed
+from haptic_trio.k8s.client import Listed, Upserted
 from tests.k8s.api.api_cluster import Reports
-from tests.k8s.api.scripted_server import EMPTY, ScriptedServer, answer, is_watch, stream, watching
+from tests.k8s.api.scripted_server import EMPTY, ScriptedServer, answer, is_watch, line, stream, watching
+from tests.k8s.objects import service
 
 DEEP = b'{"metadata":{"resourceVersion":"1"},"items":[],"x":' + b"[" * 50_000
 """Python 3.12 and later decode 10,000 levels. Without an end it is not JSON, whatever is left out of it."""
@@ -24,6 +25,26 @@ async def test_answer_that_is_not_a_watch_is_reported_and_retried(autojump_clock
         await trio.sleep(10)
         assert "not a stream of events" in reports.messages
     assert len(server.times("watch=true")) > 2
+
+
+async def test_a_server_that_sends_the_same_event_at_each_request_is_not_asked_in_a_loop(
+    autojump_clock: MockClock,
+) -> None:
+    same = service("a", version="10")
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        if not is_watch(request):
+            return answer(EMPTY)
+        # A loop without a pause would never let the time pass.
+        is_many = len(server.times("watch=true")) > 50
+        return stream(line("ADDED", same), seconds=1000 if is_many else 0)
+
+    server = ScriptedServer(respond)
+    async with watching(server, Reports()) as seen:
+        await trio.sleep(10)
+
+    assert len(server.times("watch=true")) < 20
+    assert seen[:2] == [Listed(()), Upserted(same)]
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}", b'{"items":[1]}', b"", pytest.param(DEEP, id="deep")])
