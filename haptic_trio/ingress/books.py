@@ -1,6 +1,5 @@
 """Register of the Ingresses that serve a host, updated at the cost of what changes."""
 
-from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -8,6 +7,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from haptic_trio.chunked import changed_items
 from haptic_trio.gateway.objects import Resource
 from haptic_trio.ingress.classes import class_of
+from haptic_trio.ingress.ordered import ByNamespace, put, put_under
 from haptic_trio.ingress.served import NONE, Age, Named, Served, Vendors, served_by
 
 _Group: TypeAlias = tuple[str, tuple[Named, ...]]
@@ -21,31 +21,6 @@ class Contested(NamedTuple):
     rival: Age
 
 
-class _Claims:
-    """Ingresses that claim the same thing, by namespace: a change costs the same however many there are."""
-
-    __slots__ = ("_by_namespace", "firsts")
-
-    def __init__(self) -> None:
-        self._by_namespace: dict[str, list[Age]] = {}
-        self.firsts: list[Age] = []
-        """The oldest Ingress of each namespace, in order of age."""
-
-    def change(self, age: Age, *, is_there: bool) -> None:
-        """Add or remove the Ingress with *age*."""
-        namespace = age[1]
-        before = self._by_namespace.get(namespace)
-        former = before[0] if before else None
-        _put_under(self._by_namespace, namespace, age, is_there=is_there)
-        after = self._by_namespace.get(namespace)
-        first = after[0] if after else None
-        if first != former:
-            if former is not None:
-                _put(self.firsts, former, is_there=False)
-            if first is not None:
-                _put(self.firsts, first, is_there=True)
-
-
 class HostBook:
     """The Ingresses that serve one host, in order of age."""
 
@@ -53,8 +28,8 @@ class HostBook:
 
     def __init__(self, host: str) -> None:
         self._host = host
-        self._claims = _Claims()
-        self._paths: dict[str, _Claims] = {}
+        self._claims = ByNamespace[Age]()
+        self._paths: dict[str, ByNamespace[Age]] = {}
         self._groups: dict[_Group, list[Age]] = {}
         self._clients: dict[str, list[Age]] = {}
         self.requests: list[Age] = []
@@ -69,22 +44,22 @@ class HostBook:
     def change(self, served: Served, *, is_there: bool) -> None:
         """Add *served*, an Ingress that serves the host, or remove it."""
         age, namespace = served.age, served.age[1]
-        self._claims.change(age, is_there=is_there)
+        self._claims.change(namespace, age, is_there=is_there)
         paths = served.routes.get(self._host)
         if paths is not None:
             if not served.passes_through:
-                _put(self.requests, age, is_there=is_there)
+                put(self.requests, age, is_there=is_there)
             if served.clients:
-                _put_under(self._clients, namespace, age, is_there=is_there)
+                put_under(self._clients, namespace, age, is_there=is_there)
             for path in paths:
                 self._change_path(path, age, is_there=is_there)
         secrets = served.certificates.get(self._host)
         if secrets:
-            _put_under(self._groups, (namespace, secrets), age, is_there=is_there)
+            put_under(self._groups, (namespace, secrets), age, is_there=is_there)
 
     def _change_path(self, path: str, age: Age, *, is_there: bool) -> None:
-        claims = self._paths.setdefault(path, _Claims())
-        claims.change(age, is_there=is_there)
+        claims = self._paths.setdefault(path, ByNamespace())
+        claims.change(age[1], age, is_there=is_there)
         firsts = claims.firsts
         if len(firsts) > 1:
             self.contests[path] = Contested(firsts[0], firsts[1])
@@ -143,16 +118,3 @@ class Reader:
     def is_small(self) -> bool:
         """Whether reading all Ingresses again is cheap."""
         return len(self._found) < _FEW
-
-
-def _put(ages: list[Age], age: Age, *, is_there: bool) -> None:
-    if is_there:
-        insort(ages, age)
-    else:
-        del ages[bisect_left(ages, age)]
-
-
-def _put_under(ages: dict[Any, list[Age]], key: Any, age: Age, *, is_there: bool) -> None:
-    _put(ages.setdefault(key, []), age, is_there=is_there)
-    if not ages[key]:
-        del ages[key]

@@ -6,7 +6,6 @@ that of the oldest Ingress that serves it. Within a namespace the usual order
 holds. All of it is found by the host's text: a wildcard is a host of its own.
 """
 
-from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
@@ -20,6 +19,7 @@ from haptic_trio.gateway.listeners.exclusions import Exclusion, Owned, Room
 from haptic_trio.gateway.objects import Lookups, Resource, derived
 from haptic_trio.ingress.books import HostBook, Reader
 from haptic_trio.ingress.classes import OwnClasses
+from haptic_trio.ingress.ordered import ByNamespace
 from haptic_trio.ingress.served import Age, Named, Served, Vendors
 
 STORE: Final = "ingressesByHost"
@@ -258,37 +258,25 @@ def _tls_owners(book: HostBook) -> TlsOwners:
 class _Hosts:
     """Hosts below a wildcard, by the namespace that each of them belongs to."""
 
-    __slots__ = ("_by_namespace", "_firsts")
+    __slots__ = ("_places",)
 
     def __init__(self) -> None:
-        self._by_namespace: dict[str, list[_Place]] = {}
-        self._firsts: list[_Place] = []
+        self._places = ByNamespace[_Place]()
 
     def change(self, place: _Place, *, is_there: bool) -> None:
         """Add *place*, or remove it."""
-        namespace = place[1][1]
-        own = self._by_namespace.setdefault(namespace, [])
-        if own:
-            del self._firsts[bisect_left(self._firsts, own[0])]
-        if is_there:
-            insort(own, place)
-        else:
-            del own[bisect_left(own, place)]
-        if own:
-            insort(self._firsts, own[0])
-        else:
-            del self._by_namespace[namespace]
+        self._places.change(place[1][1], place, is_there=is_there)
 
     def owned(self) -> Iterator[Owned]:
         """Yield the hosts of each namespace, in order."""
-        for first in self._firsts:
+        for first in self._places.firsts:
             namespace = first[1][1]
-            yield namespace, (host for _, _, host in self._by_namespace[namespace])
+            yield namespace, (host for _, _, host in self._places.lists[namespace])
 
     def left_out(self, hosts: AbstractSet[str]) -> Iterator[LeftOut]:
         """Yield what *hosts* do not have of each namespace: they have the first ones, if any."""
-        for first in self._firsts:
-            own = self._by_namespace[first[1][1]]
+        for first in self._places.firsts:
+            own = self._places.lists[first[1][1]]
             present = sum(1 for _ in takewhile(lambda place: place[2] in hosts, own))
             if present < len(own):
                 yield LeftOut(_claimant(own[present][1]), len(own) - present)
