@@ -377,10 +377,10 @@ def single(store: str, keys: Keys, found: Sequence[Resource]) -> Resource | None
 
 def same_content(left: Resource, right: Resource) -> bool:
     """Whether two states of an object differ in nothing but resourceVersion and managedFields; False if too deep."""
-    if left is right or left.keys() != right.keys():
-        return left is right
+    if left is right:
+        return True
     try:
-        return all(
+        return left.keys() == right.keys() and all(
             unversioned(value) == unversioned(right[field]) if field == "metadata" else value == right[field]
             for field, value in left.items()
         )
