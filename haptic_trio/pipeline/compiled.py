@@ -12,6 +12,7 @@ from haptic_trio.httpstore.fetches import Fetches
 from haptic_trio.k8s.store import ReadableStore
 from haptic_trio.pipeline.missing_dependencies import PendingSources
 from haptic_trio.pipeline.rejection.errors import RejectedError
+from haptic_trio.pipeline.rejection.quoted import TemplateWords
 from haptic_trio.pipeline.session import RenderPermit, Session
 from haptic_trio.templating.engine import Engine
 from haptic_trio.templating.filters.emit import trust
@@ -39,7 +40,7 @@ class CompiledTemplates:
     def __init__(self, config: Config) -> None:
         """Compile the templates of *config*; raises a `ProblemsError` with all problems."""
         templates = template_set(config)
-        self.sources: Mapping[str, str] = templates.texts
+        self.words = TemplateWords(templates.texts.values())
         self._engine = Engine(templates.texts, snippets=templates.priorities)
         self._outputs = templates.outputs
         self._variables = {key: trust(value) for key, value in config.templating.extra_context.items()}

@@ -1,7 +1,7 @@
 """Renderer: makes haproxy.cfg and its files from templates and stores, in a worker thread, incrementally."""
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Container, Iterable, Mapping
+from functools import cached_property, partial
 from math import inf
 from typing import TypeVar
 
@@ -32,7 +32,7 @@ from haptic_trio.templating.views import used_kinds
 T = TypeVar("T")
 
 
-class Rendered(msgspec.Struct, frozen=True, kw_only=True):
+class Rendered(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The output of one render, not validated yet. Immutable: later renders make new ones."""
 
     files: Files
@@ -52,8 +52,8 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     """Warnings to owners of objects, without duplicates, in order; the same tuple until it changes."""
     contents: Mapping[str, Content] = {}
     """Fetched contents that it uses, by key."""
-    templates: Mapping[str, str] = {}
-    """All templates by name."""
+    words: Container[str] = ()
+    """Words of all templates."""
     secret_texts: frozenset[str] = frozenset()
     """Paths of the texts whose templates have looked up Secrets outside of fragments."""
     fragments_rendered: int = 0
@@ -62,6 +62,11 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     """CPU time that it took."""
     differing: tuple[str, ...] = ()
     """Outputs that a complete render replaced, because it differed from the incremental one: a bug."""
+
+    @cached_property
+    def has_secrets(self) -> bool:
+        """Whether the output of some fragment may contain data of a Secret."""
+        return any(output.is_secret or key.kind == "Secret" for key, output in self.produced.items())
 
     @property
     def config(self) -> RenderedText:
@@ -358,7 +363,7 @@ class Renderer:
             output_of(session),
             serial=self._serial,
             contents=session.fetches.given(run),
-            templates=self.templates.sources,
+            words=self.templates.words,
             secret_texts=self.templates.find_secret_texts(run),
             is_new=not session.is_delivered,
             fragments_rendered=rendered,

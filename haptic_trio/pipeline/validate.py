@@ -233,13 +233,13 @@ def locate(problem: Problem, rendered: Rendered) -> tuple[Problem, Origin | None
     if is_secret or _names_secret(problem.line, rendered.texts.get(path)):
         problem = without_output(problem)
     elif origin is None and path in rendered.secret_texts:
-        problem = without_output(problem, rendered.templates)
-    elif origin is None and not (problem.line and path == MAIN_TEMPLATE) and _has_secrets(rendered):
+        problem = without_output(problem, rendered.words)
+    elif origin is None and not (problem.line and path == MAIN_TEMPLATE) and rendered.has_secrets:
         # HAProxy finds some errors after the last line, and names the proxy or the file alone.
         named = _PROXY.match(problem.message)
         start = named.end() if named is not None else 0
         rest = msgspec.structs.replace(problem, message=problem.message[start:])
-        rest = without_output(rest, {**rendered.templates, "": path})
+        rest = without_output(rest, rendered.words, path)
         problem = msgspec.structs.replace(rest, message=f"{problem.message[:start]}{rest.message}")
     if origin is None:
         return problem, None
@@ -252,11 +252,6 @@ def locate(problem: Problem, rendered: Rendered) -> tuple[Problem, Origin | None
         ),
         origin,
     )
-
-
-def _has_secrets(rendered: Rendered) -> bool:
-    """Whether the output of some fragment may contain data of a Secret."""
-    return any(output.is_secret or key.kind == _SECRET for key, output in rendered.produced.items())
 
 
 def _names_secret(line: int, text: RenderedText | None) -> bool:
