@@ -2,7 +2,7 @@
 
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -51,7 +51,8 @@ class Crowd:
     def read(self) -> None:
         """Count the answers that HAProxy sends before it acknowledges a ping; others may follow."""
         self._http.ping(b"the last")
-        while True:
+        acknowledged = False
+        while not acknowledged:
             self._socket.sendall(self._http.data_to_send())
             received = self._socket.recv(65_536)
             assert received
@@ -60,7 +61,11 @@ class Crowd:
                     assert dict(event.headers or [])[b":status"] == b"503"
                     self.rejected += 1
                 elif isinstance(event, h2.events.PingAckReceived):
-                    return
+                    acknowledged = True
+
+    async def readable(self) -> None:
+        """Wait until HAProxy has sent more than what has been read."""
+        await trio.lowlevel.wait_readable(self._socket)
 
     def close(self) -> None:
         """End the connection, and its requests."""
@@ -121,7 +126,7 @@ async def test_silent_servers_leave_descriptors_for_other_namespaces(
 
             with trio.fail_after(PATIENCE):
                 while waiting() >= DESCRIPTORS / 2:
-                    await trio.lowlevel.checkpoint()
+                    await _first_of(crowd.readable for crowd in crowds)
             # They wait for an answer, more than half of what the servers of all namespaces may take.
             assert waiting() > DESCRIPTORS / 4
             # The control socket, and requests of others on all ports.
@@ -174,6 +179,18 @@ def _client_hello(host: str) -> bytes:
     with suppress(ssl.SSLWantReadError):
         ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), sent, server_hostname=host).do_handshake()
     return sent.read()
+
+
+async def _first_of(waits: Iterable[Callable[[], Awaitable[None]]]) -> None:
+    """Return when the first of *waits* returns, and cancel the others."""
+    async with trio.open_nursery() as nursery:
+
+        async def end_with(wait: Callable[[], Awaitable[None]]) -> None:
+            await wait()
+            nursery.cancel_scope.cancel()
+
+        for wait in waits:
+            nursery.start_soon(end_with, wait)
 
 
 async def _process(found: Rig) -> list[tuple[int, int]]:
