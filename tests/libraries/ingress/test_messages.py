@@ -11,8 +11,6 @@ from tests.libraries.ingress.test_annotations import ALL, BESIDE, VENDORS, annot
 
 RUBBISH = '"\\{$(bad) (x'
 CHECKED_ELSEWHERE = {
-    # Without the Secret that it names, every request is rejected.
-    *("nginx/auth-secret", "haproxyOrg/auth-secret", "haproxyIngress/auth-secret"),
     # Any printable text.
     *("haptic/jwt-audience", "haptic/jwt-issuer"),
     "haproxyIngress/agent-check-send",

@@ -10,6 +10,8 @@ from pathlib import Path
 from haptic_trio.dataplane.binary import clean_environment, find_haproxy
 from tests.support.traffic.servers import socket_answers
 
+_SLOW = re.compile(r"the hash algorithm used for this password takes \d+ milliseconds")
+"""HAProxy 3.4 measures the time in which it verifies a password: the warning is about a busy machine."""
 _BOUND = re.compile(r"^\s*bind\s+127\.0\.0\.1:(\d+)", re.MULTILINE)
 
 
@@ -26,9 +28,10 @@ def write_generation(directory: Path, text: str, files: Mapping[str, str]) -> li
 
 def check(directory: Path, text: str, files: Mapping[str, str]) -> str:
     """Return what `haproxy -c` has to say, warnings included; empty when all is well."""
-    command = [*write_generation(directory, text, files), "-c", "-dW"]
+    command = [*write_generation(directory, text, files), "-c"]
     run = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), timeout=30, check=False)
-    return run.stderr if run.returncode else ""
+    warnings = [line for line in run.stderr.splitlines() if line.startswith("[WARNING]") and not _SLOW.search(line)]
+    return run.stderr if run.returncode or warnings else ""
 
 
 def processor_seconds(process: int) -> float:
