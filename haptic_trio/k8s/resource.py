@@ -30,12 +30,22 @@ def read_float(text: str) -> float:
     return number
 
 
-def decode_deep(decode: Callable[[bytes | bytearray | msgspec.Raw], T], text: bytes | bytearray | msgspec.Raw) -> T:
-    """Return the result of *decode* for the JSON *text*; mappings and lists at too many levels are empty in it.
+def decode_tolerantly(
+    decode: Callable[[bytes | bytearray | msgspec.Raw], T], text: bytes | bytearray | msgspec.Raw
+) -> T:
+    """Return the result of *decode* for the JSON *text*, whatever the author of an object has written into it.
 
-    An API server accepts up to 10,000 levels from the author of an object: in `managedFields` of every kind, and in
-    fields without a schema. msgspec fails at about 1,000 levels, and so would fail for a complete list.
+    An API server passes on bytes that are not UTF-8 in names of `managedFields`, for every kind that is built in. They
+    become U+FFFD. It also passes on up to 10,000 levels, there and in fields without a schema, and msgspec fails at
+    about 1,000. Mappings and lists at too many levels become empty. Either would otherwise cost a complete list.
     """
+    try:
+        return _decode_levels(decode, text)
+    except UnicodeDecodeError:
+        return _decode_levels(decode, bytes(text).decode(errors="replace").encode())
+
+
+def _decode_levels(decode: Callable[[bytes | bytearray | msgspec.Raw], T], text: bytes | bytearray | msgspec.Raw) -> T:
     try:
         return decode(text)
     except RecursionError:

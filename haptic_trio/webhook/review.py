@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from haptic_trio.errors import INVALID_JSON, HapticError
-from haptic_trio.k8s.resource import Resource, ResourceRef, decode_deep, read_float, ref_of
+from haptic_trio.k8s.resource import Resource, ResourceRef, decode_tolerantly, read_float, ref_of
 
 API_VERSION: Final = "admission.k8s.io/v1"
 _KIND: Final = "AdmissionReview"
@@ -84,7 +84,7 @@ _DECODER = msgspec.json.Decoder(_Review, float_hook=read_float)
 def decode_review(body: bytes | bytearray) -> Request:
     """Return the request in *body*; raises `ReviewError`."""
     try:
-        review = decode_deep(_DECODER.decode, body)
+        review = decode_tolerantly(_DECODER.decode, body)
     except INVALID_JSON as exc:
         raise ReviewError(f"the body is not an {_KIND}: {exc}") from exc
     if (review.api_version, review.kind) != (API_VERSION, _KIND):

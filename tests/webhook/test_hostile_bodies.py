@@ -77,23 +77,34 @@ def send_now(body: bytes) -> int:
 @pytest.mark.parametrize(
     "body",
     [
-        GOOD.replace(b"gr\xc3\xbc\xc3\x9fe", b"gr\xfc\xdfe"),
-        GOOD.replace(b"gr\xc3\xbc", b"gr\xed\xa0\x80"),
         GOOD.replace(b"gr\xc3\xbc", b"gr\\ud800"),
-        GOOD.replace(b"gr\xc3\xbc", b"gr\xc3"),
-        GOOD.replace(b'"u-1"', b'"u\xff1"'),
-        GOOD.replace(b'"labels"', b'"lab\xffels"'),
-        GOOD[:-30] + b"\xff" + GOOD[-30:],
+        GOOD + b"\xff",
         GOOD.decode().encode("utf-16"),
         b"\xef\xbb\xbf" + GOOD,
     ],
-    ids=["latin-1", "encoded half", "escaped half", "cut", "uid", "name", "at the end", "utf-16", "byte order mark"],
+    ids=["escaped half", "at the end", "utf-16", "byte order mark"],
 )
-async def test_text_that_is_not_utf_8_is_a_bad_request(body: bytes) -> None:
+async def test_text_that_is_not_json_is_a_bad_request(body: bytes) -> None:
     answer = await send(body)
 
     assert answer.status_code == 400
     assert "AdmissionReview" in answer.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        GOOD.replace(b"gr\xc3\xbc\xc3\x9fe", b"gr\xfc\xdfe"),
+        GOOD.replace(b"gr\xc3\xbc", b"gr\xed\xa0\x80"),
+        GOOD.replace(b"gr\xc3\xbc", b"gr\xc3"),
+        GOOD.replace(b'"labels"', b'"lab\xffels"'),
+    ],
+    ids=["latin-1", "encoded half", "cut", "name"],
+)
+async def test_bytes_that_are_not_utf_8_are_replaced(body: bytes) -> None:
+    assert body != GOOD
+
+    assert (await send(body)).status_code == 200
 
 
 @pytest.mark.parametrize("content_type", ["", "text/plain", "application/json, text/plain", "\xff", "application/xml"])

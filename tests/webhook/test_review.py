@@ -45,6 +45,14 @@ def test_an_object_with_very_many_levels_is_reviewed() -> None:
     assert decode_review(deep).name == "web"
 
 
+def test_an_object_with_bytes_that_are_not_utf_8_is_reviewed() -> None:
+    body = body_of(review_of({"metadata": {"name": "web", "managedFields": [{"fieldsV1": {"f:a": {}}}]}}))
+    odd = body.replace(b'"f:a"', b'"f:\xff"')
+    assert odd != body
+
+    assert decode_review(odd).name == "web"
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from haptic_trio.k8s.api.discovery import ServedKind
-from haptic_trio.k8s.resource import Resource, decode_deep, read_float
+from haptic_trio.k8s.resource import Resource, decode_tolerantly, read_float
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 """The annotation of the bookmark that ends a streamed list."""
@@ -48,12 +48,12 @@ _EVENT: Final = msgspec.json.Decoder(RawEvent, float_hook=read_float)
 
 def decode_page(body: bytes) -> Page:
     """Return what *body* holds; raises an error of `INVALID_JSON`."""
-    return decode_deep(_PAGE.decode, body)
+    return decode_tolerantly(_PAGE.decode, body)
 
 
 def decode_object(body: bytes | msgspec.Raw, served: ServedKind) -> Resource:
     """Return the object in *body*; raises an error of `INVALID_JSON`."""
-    return completed(decode_deep(_OBJECT.decode, body), served)
+    return completed(decode_tolerantly(_OBJECT.decode, body), served)
 
 
 def decode_objects(items: Sequence[msgspec.Raw], served: ServedKind) -> list[Resource]:
@@ -65,7 +65,7 @@ def decode_objects(items: Sequence[msgspec.Raw], served: ServedKind) -> list[Res
 def decode_events(lines: bytes) -> list[RawEvent]:
     """Return the events in *lines*, each of which is complete; raises an error of `INVALID_JSON`."""
     with _collector_paused():
-        return decode_deep(_EVENT.decode_lines, lines)
+        return decode_tolerantly(_EVENT.decode_lines, lines)
 
 
 def completed(resource: Resource, served: ServedKind) -> Resource:

@@ -69,6 +69,29 @@ def test_lines_beside_one_with_very_many_levels_are_complete() -> None:
     assert [events[0].object["spec"], events[2].object["spec"]] == [{"a": [1]}, {"b": [{}]}]
 
 
+NOT_UTF_8 = [b"\xff\xfe", b"\xc3", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80"]
+"""As a real API server stores them in names of managedFields, and sends them to each watch of the kind."""
+
+
+@pytest.mark.parametrize("levels", [0, 1_000])
+@pytest.mark.parametrize("name", NOT_UTF_8)
+def test_bytes_that_are_not_utf_8_cost_no_other_object(name: bytes, levels: int) -> None:
+    fields = b'{"f:a":' * levels + b'{"f:%s":{}}' % name + b"}" * levels
+    text = b'{"metadata":{"name":"a","managedFields":[{"fieldsV1":%s}]},"spec":{"text":"gr\xc3\xbcn"}}' % fields
+    other = b'{"metadata":{"name":"b"},"spec":{"text":"gr\xc3\xbcn"}}'
+    wanted = [("a", "grün"), ("b", "grün")]
+
+    page = decode_page(b'{"metadata":{},"items":[%s,%s]}' % (text, other))
+    listed = decode_objects(page.items or (), WIDGETS)
+    watched = [
+        one.object for one in decode_events(b"".join(b'{"type":"ADDED","object":%s}\n' % it for it in (text, other)))
+    ]
+
+    assert [(one["metadata"]["name"], one["spec"]["text"]) for one in listed] == wanted
+    assert [(one["metadata"]["name"], one["spec"]["text"]) for one in watched] == wanted
+    assert decode_object(text, WIDGETS)["spec"] == {"text": "grün"}
+
+
 DEEP = b"[" * 10_000 + b"]" * 10_000
 
 
