@@ -4,18 +4,19 @@ One tenant may change thousands of objects at once. A cycle that rendered all
 of them would hold up the changes of other namespaces. So each namespace has a
 share of a cycle for each kind. A tenant who may create namespaces has
 thousands of shares. So a cycle also has a total, and beyond it namespaces
-without recent changes come first. An object that waits is as it was before in
-every store: its change seems to arrive later. A deletion is a change, too.
+without recent changes come first. A large object takes longer to render, so
+it counts as several. An object that waits is as it was before in every store:
+its change seems to arrive later. A deletion is a change, too.
 """
 
 from collections import Counter
 from collections.abc import Mapping
 from heapq import nsmallest
-from itertools import chain, islice
+from itertools import chain, islice, zip_longest
 from math import inf
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from haptic_trio.k8s.resource import ResourceRef
+from haptic_trio.k8s.resource import Resource, ResourceRef
 
 FIRST_SHARE: Final = 100
 LEAST_SHARE: Final = 5
@@ -26,6 +27,8 @@ QUIET: Final = 3
 """Cycles without a change after which a namespace is quiet."""
 SETTLING: Final = 100
 """Cycles after its first change in which a namespace counts as new, and ranks behind all others that wait."""
+UNIT: Final = 4096
+"""Bytes for which an object counts as another one. Most are smaller; an Ingress with 6,000 paths counts as 130."""
 MOST_KNOWN: Final = 100_000
 """Namespaces that an intake remembers, since they may come and go without an end; others count as new."""
 
@@ -50,12 +53,12 @@ class Intake:
         self._taken: set[ResourceRef] = set()
         self._counts: Counter[Queue] = Counter()
         self._total = 0
-        """Number of objects in `_counts`."""
+        """Sum of `_counts`."""
         self._cycle = 0
         self._last_cycles: dict[str, int] = {}
         """By namespace, the last cycle before this one that took in a change of it; for a new one, in the future."""
-        self._waiting: dict[Queue, dict[ResourceRef, None]] = {}
-        """The queues whose turn is next come first."""
+        self._waiting: dict[Queue, dict[ResourceRef, int]] = {}
+        """As how many objects each one counts. The queues whose turn is next come first."""
         self._heavy: dict[ResourceRef, None] = {}
         self._turns: dict[str, int] = {}
         """By namespace, the number of its last turn to have a heavy object."""
@@ -114,8 +117,8 @@ class Intake:
         """Whether *ref* waits because of `hold`."""
         return ref in self._heavy
 
-    def admits(self, ref: ResourceRef) -> bool:
-        """Whether a change of *ref* is taken in now; otherwise it waits until `begin` returns it.
+    def admits(self, ref: ResourceRef, *versions: Resource | None) -> bool:
+        """Whether a change of *ref* between *versions* is taken in now; otherwise it waits until `begin` returns it.
 
         Stores that ask for the same object get the same answer until the next `begin`. If an object is deleted before
         any reader has seen it, its place among those that wait stays.
@@ -131,11 +134,11 @@ class Intake:
         queue = ref.kind, ref.namespace
         if ref in self._taken:
             return True
-        waiting = self._waiting.get(queue)
+        waiting, weight = self._waiting.get(queue), weight_of(*versions)
         if waiting is not None or self._counts[queue] >= self._share or not self._has_room(ref.namespace):
-            self._waiting.setdefault(queue, {})[ref] = None
+            self._waiting.setdefault(queue, {})[ref] = weight
             return False
-        self._take(ref)
+        self._take(ref, weight)
         return True
 
     def _has_room(self, namespace: str) -> bool:
@@ -148,9 +151,11 @@ class Intake:
     def _last_cycle(self, namespace: str) -> float:
         return self._last_cycles.get(namespace, inf)
 
-    def _take(self, ref: ResourceRef) -> None:
-        self._counts[ref.kind, ref.namespace] += 1
-        self._total += 1
+    def _take(self, ref: ResourceRef, weight: int) -> None:
+        # One large object leaves room for the changes of others.
+        weight = min(weight, self._share)
+        self._counts[ref.kind, ref.namespace] += weight
+        self._total += weight
         self._taken.add(ref)
 
     def _remember(self, namespace: str, cycle: int) -> None:
@@ -183,19 +188,25 @@ class Intake:
         self._is_first = not self._has_begun
         if self._is_first or is_for_all:
             self._has_begun = True
-            found = list(chain.from_iterable(self._waiting.values()))
+            everything = tuple(chain.from_iterable(self._waiting.values()))
             self._waiting.clear()
-            return tuple(found)
+            return everything
         if is_for_others:
             return ()
         # The share of a namespace is smaller if several wait, so that all of them together hold up others no longer.
         share = max(1, self._share // max(1, len(self._waiting)))
-        queues = self._next_queues()
-        found = [ref for queue in queues for ref in islice(self._waiting[queue], share)]
-        for ref in found:
-            self.forget(ref)
-            self._take(ref)
-        for queue in queues:
+        found: list[ResourceRef] = []
+        for number, queue in enumerate(self._next_queues()):
+            # Few large objects may count as much as the share. The first queues of both kinds have a turn nevertheless.
+            if number > 1 and self._total >= self._share:
+                break
+            before = self._total
+            for ref, weight in list(islice(self._waiting[queue].items(), share)):
+                self.forget(ref)
+                self._take(ref, weight)
+                found.append(ref)
+                if self._total - before >= share:
+                    break
             if queue in self._waiting:
                 self._waiting[queue] = self._waiting.pop(queue)
         return tuple(found)
@@ -208,10 +219,10 @@ class Intake:
         """
         if len(self._waiting) <= self._share:
             return list(self._waiting)
-        found = dict.fromkeys(islice(self._waiting, self._share // 2))
-        others = islice(self._waiting, len(found), None)
-        found.update(dict.fromkeys(nsmallest(self._share - len(found), others, lambda one: self._last_cycle(one[1]))))
-        return list(found)
+        first = list(islice(self._waiting, self._share // 2))
+        rest = islice(self._waiting, len(first), None)
+        others = nsmallest(self._share - len(first), rest, lambda one: self._last_cycle(one[1]))
+        return [queue for pair in zip_longest(first, others) for queue in pair if queue is not None]
 
     def note(self, seconds: float) -> None:
         """Adjust the shares to the duration of the cycle that just ended, unless it was the first one."""
@@ -229,4 +240,26 @@ class Intake:
         self._last_cycles = dict(former._last_cycles)  # noqa: SLF001  the two are of one class
         self._waiting = {queue: dict(refs) for queue, refs in former._waiting.items()}  # noqa: SLF001  the two are of one class
         for ref in former._heavy:  # noqa: SLF001  the two are of one class
-            self._waiting.setdefault((ref.kind, ref.namespace), {})[ref] = None
+            self._waiting.setdefault((ref.kind, ref.namespace), {})[ref] = 1
+
+
+def weight_of(*versions: Resource | None) -> int:
+    """Return as how many objects a change between *versions* counts, by the size of the largest one."""
+    return 1 + max((_size_of(one) for one in versions if one is not None), default=0) // UNIT
+
+
+def _size_of(resource: Resource) -> int:
+    """Return about how many bytes *resource* has as JSON, at any number of levels."""
+    size = 0
+    left: list[Any] = [resource]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            size += len(value)
+        elif isinstance(value, dict):
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+        # Quotes, separators, and the name or the number.
+        size += 8
+    return size

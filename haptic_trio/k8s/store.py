@@ -281,7 +281,7 @@ class Store:
         elif resource is None and self._table.by_ref(ref) is None:
             # Readers have not seen it. Another store may wait for the same object, so the intake keeps its place.
             self._waiting.pop(ref, None)
-        elif self.intake.admits(ref):
+        elif self.intake.admits(ref, self._table.by_ref(ref), resource):
             self._waiting.pop(ref, None)
             self._apply(ref, resource)
         else:

@@ -1,12 +1,13 @@
-"""The changes of very many namespaces that a cycle takes in, and which of them come first."""
+"""The changes of very many namespaces, and of large objects, that a cycle takes in, and which of them come first."""
 
 from collections.abc import Iterable
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haptic_trio.k8s.intake import FIRST_SHARE, LEAST_SHARE, MOST_SHARE, QUIET, TOTAL, Intake
-from haptic_trio.k8s.resource import ResourceRef
+from haptic_trio.k8s.intake import FIRST_SHARE, LEAST_SHARE, MOST_SHARE, QUIET, TOTAL, UNIT, Intake, weight_of
+from haptic_trio.k8s.resource import Resource, ResourceRef
+from tests.k8s.objects import service
 
 MANY = 3000
 TARGET = 0.1
@@ -208,3 +209,68 @@ def test_the_share_of_a_quiet_namespace_does_not_depend_on_how_many_others_wait(
     admitted(intake, noise)
 
     assert admitted(intake, quiet) == own
+
+
+def refs(count: int, namespace: str = "big") -> list[ResourceRef]:
+    return [ResourceRef("Service", namespace, f"s{number:05}") for number in range(count)]
+
+
+def large(ref: ResourceRef, weight: int) -> Resource:
+    """Return an object that counts as *weight* objects."""
+    return service(ref.name, ref.namespace, more=["x" * 92] * ((weight - 1) * UNIT // 100 + 1))
+
+
+def test_an_object_counts_by_its_size() -> None:
+    ref = refs(1)[0]
+    assert [weight_of(), weight_of(None), weight_of(service("a")), weight_of(None, large(ref, 9))] == [1, 1, 1, 9]
+    # It takes as long to take it away.
+    assert [weight_of(large(ref, 9), None), weight_of(large(ref, 9), service("a"))] == [9, 9]
+
+
+def test_objects_with_very_many_levels_have_a_size() -> None:
+    deep: Resource = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+
+    assert weight_of(deep) == 1 + 100_000 * 8 // UNIT
+
+
+def test_a_cycle_takes_in_fewer_large_objects() -> None:
+    intake, wanted = begun(), refs(10)
+
+    assert [intake.admits(ref, large(ref, FIRST_SHARE // 2)) for ref in wanted] == [True] * 2 + [False] * 8
+
+    # Each cycle takes in as much; one that is larger than a share has a cycle of its own.
+    taken = [intake.begin() for _ in range(4)]
+    assert taken == [tuple(wanted[start : start + 2]) for start in (2, 4, 6, 8)]
+    assert not intake.is_waiting
+    intake.begin()
+    assert [intake.admits(ref, large(ref, 9 * FIRST_SHARE)) for ref in wanted[:3]] == [True, False, False]
+    assert [intake.begin(), intake.begin()] == [(wanted[1],), (wanted[2],)]
+    assert not intake.is_waiting
+
+
+def test_large_objects_leave_room_for_the_changes_of_others() -> None:
+    intake, huge = begun(), large(refs(1)[0], 9 * FIRST_SHARE)
+    for ref in refs(3):
+        intake.admits(ref, huge)
+    # Slow cycles make the share as small as can be.
+    for _ in range(2):
+        intake.note(100.0)
+        intake.begin()
+
+    assert all(intake.admits(ref) for ref in refs(LEAST_SHARE, "small"))
+
+
+def test_large_objects_of_many_namespaces_take_turns() -> None:
+    intake = begun()
+    wanted = [refs(1, f"n{number}")[0] for number in range(3 * FIRST_SHARE)]
+    taken = [ref for ref in wanted if intake.admits(ref, large(ref, FIRST_SHARE))]
+
+    cycles: list[tuple[ResourceRef, ...]] = []
+    while intake.is_waiting:
+        cycles.append(intake.begin())
+
+    assert sorted([*taken, *sum(cycles, ())], key=wanted.index) == wanted
+    # One from the front, and one whose namespace has been quiet.
+    assert max(len(cycle) for cycle in cycles) <= 2
