@@ -38,6 +38,7 @@ SHORT_KEY = rsa.generate_private_key(65_537, 1024)
         ({"key": b"x" * 40}, "does not end in .pem, .json or .hmac"),
         ({"jwks__json": b"[]"}, "not a JSON Web Key Set"),
         ({"jwks__json": b"[" * 100_000}, "not a JSON Web Key Set"),
+        ({"jwks__json": b'{"keys": "\xff"}'}, "not a JSON Web Key Set"),
         ({"jwks__json": b'{"keys": {}}'}, "no list of keys"),
         ({"jwks__json": key_set(of_rsa(RSA_KEY, d="AQAB"))}, "key 0 of the set: it has a private key"),
         ({"jwks__json": key_set(of_rsa(RSA_KEY, alg="none"))}, "its algorithm is not one of RS256"),
