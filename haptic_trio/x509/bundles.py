@@ -29,7 +29,7 @@ _HEAD_OF_CERTIFICATE: Final = re.compile(rf"-----BEGIN (?:{'|'.join(sorted(_CERT
 _LIST: Final = frozenset({"X509 CRL"})
 _MOST_BLOCKS: Final = 1_000
 _LONGEST_KNOWN: Final = 8_192
-"""Bytes of PEM up to which names are kept: a tenant may replace a certificate of a megabyte again and again."""
+"""Bytes of PEM up to which names, and many bundles, are kept: a tenant may replace a megabyte again and again."""
 
 
 class BundleError(ValueError):
@@ -109,15 +109,18 @@ def _block_of(match: re.Match[str]) -> str:
 
 def authorities_in(text: str) -> str:
     """Return the certificates of a PEM bundle, each once; raises `BundleError` for anything else in it."""
-    return _normalised(text, _CERTIFICATE)
+    return _known_form(text, _CERTIFICATE)
 
 
 def revocations_in(text: str) -> str:
     """Return the lists of revoked certificates of a PEM bundle; raises `BundleError` for anything else in it."""
-    return _normalised(text, _LIST)
+    return _known_form(text, _LIST)
 
 
-@lru_cache(maxsize=64)
+def _known_form(text: str, labels: frozenset[str]) -> str:
+    return (_short_forms if len(text) <= _LONGEST_KNOWN else _long_forms)(text, labels)
+
+
 def _normalised(text: str, labels: frozenset[str]) -> str:
     blocks = list(_BLOCK.finditer(text))
     if not blocks or len(blocks) != text.count("-----BEGIN ") or len(blocks) > _MOST_BLOCKS:
@@ -131,6 +134,10 @@ def _normalised(text: str, labels: frozenset[str]) -> str:
     except UNREADABLE:
         raise BundleError("a block cannot be read") from None
     return "".join(dict.fromkeys(found))
+
+
+_short_forms: Final = lru_cache(maxsize=64)(_normalised)
+_long_forms: Final = lru_cache(maxsize=8)(_normalised)  # of up to a megabyte each
 
 
 def _in_form(number: int, block: bytes, labels: frozenset[str]) -> str:

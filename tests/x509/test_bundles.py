@@ -1,5 +1,7 @@
 """Bundles that HAProxy can load, and the reasons against the others."""
 
+import tracemalloc
+
 import pytest
 import trustme
 
@@ -95,6 +97,20 @@ def test_names_of_a_large_certificate_are_not_kept() -> None:
     assert names_in(small) is names_in(small)
     assert names_in(large) is not names_in(large)
     assert len(names_in(large) or ()) == 1000
+
+
+def test_versions_of_a_large_bundle_of_authorities_do_not_stay_in_memory() -> None:
+    size, number = 400_000, 40
+    pem = trustme.CA().cert_pem.bytes().decode()
+    tracemalloc.start()
+    try:
+        for version in range(number):
+            assert authorities_in(f"{version}\n" + "#" * size + "\n" + pem) == pem
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert kept < size * number / 4
 
 
 def test_a_certificate_without_host_names_has_none() -> None:

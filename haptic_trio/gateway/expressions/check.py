@@ -23,7 +23,7 @@ from haptic_trio.gateway.expressions.nodes import (
     Sequence,
     fixed_length,
 )
-from haptic_trio.gateway.expressions.syntax import ExpressionError, parse
+from haptic_trio.gateway.expressions.syntax import MOST_CHARACTERS, ExpressionError, parse
 
 MOST_STEPS: Final = 2_000_000
 """Maximum number of PCRE steps for one text: a few milliseconds."""
@@ -48,16 +48,16 @@ class Expression(msgspec.Struct, frozen=True):
 
 def expression(text: str) -> Expression:
     """Return the expression *text*, or raise `ExpressionError` if it is not accepted."""
-    found = _analysed(text)
+    # The cache holds the texts: an annotation may have 250 kB.
+    found = _analysed(text) if len(text) <= MOST_CHARACTERS else _analyse(text)
     if isinstance(found, str):
         shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
         raise ExpressionError(f'the regular expression "{shown}" {found}')
     return found
 
 
-@lru_cache(maxsize=8192)
-def _analysed(text: str) -> Expression | str:
-    """Return the expression, or its error; both are cached."""
+def _analyse(text: str) -> Expression | str:
+    """Return the expression, or its error."""
     try:
         node = parse(text)
         parts = _scans(node)
@@ -67,6 +67,9 @@ def _analysed(text: str) -> Expression | str:
         return str(error)
     pattern = "".join(_scan_text(part) if isinstance(part, Scan) else _text(part, is_item=True) for part in parts)
     return Expression(pattern, longest, tuple(bound))
+
+
+_analysed: Final = lru_cache(maxsize=8192)(_analyse)
 
 
 def _longest(bound: Polynomial, stack: int | None) -> int:

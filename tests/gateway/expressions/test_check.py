@@ -2,6 +2,7 @@
 
 import re
 import time
+import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -49,6 +50,20 @@ def test_an_expression_that_may_backtrack_is_limited_to_shorter_texts() -> None:
     assert 256 <= lengths[1] < 2_000
     # More rounds than PCRE's stack has room for would end as a text that does not match.
     assert 256 <= lengths[2] < 1_365
+
+
+def test_versions_of_a_long_expression_do_not_stay_in_memory() -> None:
+    size, number = 200_000, 20
+    tracemalloc.start()
+    try:
+        for version in range(number):
+            with pytest.raises(ExpressionError):
+                expression(f"{version}" + "a" * size)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert kept < size * number / 4
 
 
 def test_no_expression_takes_long_to_analyse() -> None:
