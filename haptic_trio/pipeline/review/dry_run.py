@@ -99,7 +99,7 @@ class DryRuns:
         namespace pause. *limit*: seconds for rendering, and the same again for
         `haproxy -c`.
         """
-        namespace = _namespace_of(replacements)
+        namespace, changed = _namespace_of(replacements), _only_object(replacements)
         self._pauses.check(namespace)
         async with self._one_at_a_time, self._pipeline.turn:
             # Writes wait while the worker thread reads.
@@ -120,7 +120,7 @@ class DryRuns:
                 return DryRun(faults=tuple(_global_faults(dry_run.problems)))
             if not dry_run.changed and after.texts == before.texts:
                 return DryRun()
-            faults = tuple(new_rejections(before.rejections, after.rejections))
+            faults = tuple(new_rejections(before.rejections, after.rejections, changed))
             former, known = await self._parse(before)
             generation, found = await self._parse(after)
         if generation is None:
@@ -135,7 +135,7 @@ class DryRuns:
             )
         if former.id == generation.id:
             return DryRun(faults=faults, warnings=warnings)
-        rejected, unchecked = await self._check(former, generation, dry_run, limit, _only_object(replacements))
+        rejected, unchecked = await self._check(former, generation, dry_run, limit, changed)
         return DryRun(faults=(*faults, *rejected), warnings=warnings, unchecked=unchecked)
 
     async def _render_newest(self) -> None:
@@ -207,19 +207,28 @@ class DryRuns:
         )
 
 
-def new_rejections(before: Iterable[Rejection], after: Iterable[Rejection]) -> Iterator[Fault]:
+def new_rejections(before: Iterable[Rejection], after: Iterable[Rejection], changed: Subject | None) -> Iterator[Fault]:
     """Yield a fault for each rejection in *after*.
 
-    A fault is known if *before* has a rejection of the same fragment with the same message.
+    A fault of the object *changed* is known if *before* has a rejection of
+    the same fragment with the same message. One of another object is known if
+    *before* has any rejection of it: the object is quarantined as a whole.
     """
-    known = {(rejection.key, rejection.problem.message) for rejection in before}
+    former = tuple(before)
+    known = {(rejection.key, rejection.problem.message) for rejection in former}
+    quarantined = {_unversioned(rejection.subject) for rejection in former} - {changed}
     for rejection in after:
         yield Fault(
             phase="render",
             problem=rejection.problem,
             subject=rejection.subject,
-            is_known=(rejection.key, rejection.problem.message) in known,
+            is_known=_unversioned(rejection.subject) in quarantined
+            or (rejection.key, rejection.problem.message) in known,
         )
+
+
+def _unversioned(subject: Subject) -> Subject:
+    return Subject(subject.kind, subject.namespace, subject.name)
 
 
 def new_faults(

@@ -149,6 +149,26 @@ async def test_what_others_have_broken_before_counts_for_nothing(site: Site) -> 
     assert found.unchecked == ""
 
 
+async def test_another_fault_of_a_neighbour_that_is_quarantined_already_counts_for_nothing(
+    haproxy_binary: Path, tmp_path: Path
+) -> None:
+    templating = {"libraries": ["base", "ssl", "ingress", "nginx-annotations"], "extraContext": {"httpPort": 18080}}
+    site = Site(haproxy_binary, tmp_path, templating=templating)
+    annotations = {"nginx.ingress.kubernetes.io/auth-tls-secret": "default/absent"}
+    site.put(ingress("broken", rule("broken.test", path("/", "later")), annotations=annotations))
+    await site.run()
+    assert [held.ref.name for held in site.quarantine.objects] == ["broken"]
+
+    found = await site.try_out(service("later"))
+
+    assert len(found.faults) > 1, "the backend of the Service fails as well"
+    assert all(fault.is_known for fault in found.faults)
+
+    found = await site.try_out(web("broken", text="/a b", kind="Exact"))
+
+    assert not all(fault.is_known for fault in found.faults), "the object itself has a new fault"
+
+
 async def test_an_object_whose_neighbour_breaks_by_it_is_at_fault_for_that(site: Site) -> None:
     site.put(web("one"))
     await site.run()
