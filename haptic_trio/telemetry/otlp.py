@@ -5,12 +5,16 @@ dropped. Whatever the receiver does, nothing here waits for it, but for a
 limited time at the end.
 """
 
+import base64
 import logging
+import os
+import re
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 import trio
@@ -22,6 +26,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace import Span, Status, StatusCode, Tracer, set_span_in_context
 
 from haptic_trio.logs import get_logger
+from haptic_trio.redaction.names import BLANK
 from haptic_trio.telemetry.traces import Attributes, Piece, Traces
 
 FLUSH_LIMIT: Final = 3.0
@@ -34,6 +39,11 @@ WARNING_INTERVAL: Final = 60.0
 """Seconds between two log lines about failed exports."""
 
 _TRACES_PATH: Final = "/v1/traces"
+_HEADERS: Final = ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS")
+_ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_BETWEEN_WORDS: Final = re.compile(r"[\s,;=:\"']+")
+_SHORTEST: Final = 4
+"""Characters of what is hidden; shorter texts would match everywhere."""
 
 
 class _Trace(msgspec.Struct):
@@ -102,11 +112,11 @@ async def exporting(
     variables say. At the end what is buffered is sent, for *flush_limit*
     seconds at most.
     """
-    exporter = _Exporter(endpoint.rstrip("/") + _TRACES_PATH if endpoint else None)
-    provider = TracerProvider(resource=_describe(version, identity), shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(exporter))
-    traces = Traces(OtelSink(provider.get_tracer("haptic_trio", version)))
-    with _complaining():
+    with _complaining(_credentials_in(os.environ)):
+        exporter = _Exporter(endpoint.rstrip("/") + _TRACES_PATH if endpoint else None)
+        provider = TracerProvider(resource=_describe(version, identity), shutdown_on_exit=False)
+        provider.add_span_processor(BatchSpanProcessor(exporter))
+        traces = Traces(OtelSink(provider.get_tracer("haptic_trio", version)))
         try:
             yield lambda event: traces.take(event, trio.current_time())
         finally:
@@ -144,10 +154,28 @@ class _Exporter(OTLPSpanExporter):
             super().shutdown()  # type: ignore[no-untyped-call]
 
 
+def _credentials_in(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the texts of OpenTelemetry's variables that may be credentials, the longest first."""
+    words: set[str] = set()
+    for text in filter(None, map(environment.get, _HEADERS)):
+        words.update(*(_BETWEEN_WORDS.split(each) for each in (text, unquote(text))))
+        words |= {entry.partition("=")[2].strip() for entry in text.split(",")}
+    for text in filter(None, map(environment.get, _ENDPOINTS)):
+        try:
+            parts = urlsplit(text)
+        except ValueError:
+            words.add(text)
+            continue
+        user = parts.netloc.rpartition("@")[0]
+        words |= {parts.query, user, user.partition(":")[2], base64.b64encode(unquote(user).encode()).decode()}
+        words.update(value for _name, _separator, value in (each.partition("=") for each in parts.query.split("&")))
+    return tuple(sorted((word for word in words if len(word) >= _SHORTEST), key=len, reverse=True))
+
+
 @contextmanager
-def _complaining() -> Iterator[None]:
-    """Forward warnings of the SDK to the log for the duration of the block."""
-    logger, warnings_ = logging.getLogger("opentelemetry"), _SdkWarnings(logging.WARNING)
+def _complaining(hidden: tuple[str, ...]) -> Iterator[None]:
+    """Forward warnings of the SDK without the texts *hidden* to the log for the duration of the block."""
+    logger, warnings_ = logging.getLogger("opentelemetry"), _SdkWarnings(hidden)
     propagated, logger.propagate = logger.propagate, False
     logger.addHandler(warnings_)
     try:
@@ -158,13 +186,20 @@ def _complaining() -> Iterator[None]:
 
 
 class _SdkWarnings(logging.Handler):
-    """Log handler with a rate limit."""
+    """Log handler with a rate limit. Warnings quote malformed headers, the URL, and what the receiver answers."""
 
     _last = -WARNING_INTERVAL
+
+    def __init__(self, hidden: tuple[str, ...]) -> None:
+        super().__init__(logging.WARNING)
+        self._hidden = hidden
 
     def emit(self, record: logging.LogRecord) -> None:
         """Log *record*, at most one every `WARNING_INTERVAL` seconds."""
         now = time.monotonic()
         if now - self._last >= WARNING_INTERVAL:
             self._last = now
-            get_logger("tracing").warning("traces cannot be sent", reason=record.getMessage())
+            reason = record.getMessage()
+            for text in self._hidden:
+                reason = reason.replace(text, BLANK)
+            get_logger("tracing").warning("traces cannot be sent", reason=reason)

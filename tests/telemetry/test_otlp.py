@@ -1,6 +1,9 @@
 """Traces as a receiver gets them, and what happens when it does not."""
 
+import base64
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
 
 import msgspec
 import pytest
@@ -100,3 +103,53 @@ async def test_cancellation_from_outside_still_flushes(receiver: Receiver) -> No
             await trio.lowlevel.checkpoint()
 
     assert {one.name for one in receiver.spans} >= {"reconciliation", "deploy"}
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("HEADERS", "authorization=Bearer%20MARK7f3a9c"),
+        ("HEADERS", "Bearer MARK7f3a9c"),
+        ("HEADERS", 'authorization="Bearer MARK7f3a9c"'),
+        ("HEADERS", "authorization: Bearer MARK7f3a9c"),
+        ("TRACES_HEADERS", "authorization=Basic a,MARK7f3a9c"),
+        ("TRACES_HEADERS", "authorization=Bearer MARK7f3a9c;x"),
+        ("TRACES_ENDPOINT", "http://u:MARK7f3a9c@{host}/v1/traces"),
+        ("ENDPOINT", "http://{host}?key=MARK7f3a9c"),
+        ("TRACES_ENDPOINT", "http://127.0.0.1:1/v1/traces?key=MARK7f3a9c"),
+    ],
+)
+async def test_no_warning_shows_a_credential(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], variable: str, text: str
+) -> None:
+    async with open_echo() as host:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://{host}")
+        monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{variable}", text.format(host=host))
+        with structlog.testing.capture_logs() as logs:
+            async with exporting("", version="1", identity="me", flush_limit=0.5) as observe:
+                for event in story():
+                    observe(event)
+
+    assert "traces cannot be sent" in {line["event"] for line in logs}
+    shown = f"{logs} {capfd.readouterr()}"
+    assert "MARK7f3a9c" not in shown
+    assert base64.b64encode(b"u:MARK7f3a9c").decode() not in shown
+
+
+@asynccontextmanager
+async def open_echo() -> AsyncIterator[str]:
+    """Listen for requests, each of which is repeated in the status line of its answer; yields host and port."""
+
+    async def repeat(stream: trio.SocketStream) -> None:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += await stream.receive_some()
+        line = b" ".join(head.partition(b"\r\n\r\n")[0].split(b"\r\n"))
+        await stream.send_all(b"HTTP/1.1 400 " + line + b"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        await stream.aclose()
+
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(partial(trio.serve_listeners, repeat, listeners))
+        yield f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+        nursery.cancel_scope.cancel()

@@ -48,6 +48,11 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     title: str = ""
     """Their source, such as `context dev of FILE`."""
 
+    @property
+    def place(self) -> str:
+        """Address of the server and source of the credentials, for messages."""
+        return f"API server {_without_user(self.server)}" + (f" ({self.title})" if self.title else "")
+
 
 Load: TypeAlias = Callable[[], Awaitable[Credentials]]
 """Reads the credentials again, or raises `CredentialsError`."""
@@ -85,15 +90,15 @@ async def load_kubeconfig(path: Path, context: str | None = None) -> Credentials
     files = (path, *(Path(str(file)) for file in named if file and str(file) not in inline))
     user, _ = _entries(auth)
     if not auth.server.startswith(("https://", "http://")):
+        server = _without_user(auth.server)
         raise CredentialsError(
-            f"{path}: context {auth.active_context}: the server {auth.server!r} has no scheme;"
-            f" write https://{auth.server}"
+            f"{path}: context {auth.active_context}: the server {server!r} has no scheme; write https://{server}"
         )
     token_file = path.parent / user["tokenFile"] if user.get("tokenFile") else None
     return Credentials(
         server=auth.server,
         context=verify if isinstance(verify, ssl.SSLContext) else ssl.create_default_context(),
-        token=await read_token(token_file) if token_file else (auth.token or "").strip(),
+        token=await read_token(token_file) if token_file else _checked(auth.token or "", path),
         token_file=token_file,
         server_name=auth.tls_server_name or "",
         proxy=auth.proxy,
@@ -138,9 +143,21 @@ def read_namespace(directory: Path = SERVICE_ACCOUNT) -> str:
 async def read_token(path: Path) -> str:
     """Return the token in *path*, or raise `CredentialsError`."""
     try:
-        return (await trio.Path(path).read_text()).strip()
+        text = await trio.Path(path).read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise CredentialsError(f"{path}: {_reason(error)}") from error
+    return _checked(text, path)
+
+
+def _checked(token: object, path: Path) -> str:
+    """Return *token* without blanks around it; raises `CredentialsError` if a header cannot have it as its value.
+
+    The HTTP client quotes such a header in its error, and does not expect others than ASCII.
+    """
+    text = token.strip() if isinstance(token, str) else ""
+    if not isinstance(token, str) or not (text.isascii() and text.isprintable()):
+        raise CredentialsError(f"{path}: the token is not one line of ASCII characters")
+    return text
 
 
 def stamp_of(files: Iterable[Path]) -> Stamp:
@@ -208,6 +225,13 @@ def _describe(error: BaseException, auth: Any, context: str | None) -> str:
     if current not in known:
         return f"there is no context {current!r} (contexts: {', '.join(known)})"
     return f"context {current}: {_reason(error)}"
+
+
+def _without_user(server: str) -> str:
+    """Return the address *server* without user and password, with or without a scheme."""
+    scheme, separator, rest = server.rpartition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
 
 
 def _reason(error: BaseException) -> str:

@@ -27,6 +27,7 @@ from haptic_trio.k8s.errors import (
     UnreachableError,
     error_of,
 )
+from haptic_trio.redaction.names import BLANK
 
 Params: TypeAlias = Mapping[str, str]
 MakeClient: TypeAlias = Callable[[Credentials], httpx.AsyncClient]
@@ -90,10 +91,7 @@ class Connection:
     @property
     def where(self) -> str:
         """Address of the server and source of the credentials, for messages."""
-        if self._session is None:
-            return ""
-        credentials = self._session.credentials
-        return f"API server {credentials.server}" + (f" ({credentials.title})" if credentials.title else "")
+        return "" if self._session is None else self._session.credentials.place
 
     async def open(self) -> None:
         """Load the credentials; raises `CredentialsError`. Sends nothing."""
@@ -183,9 +181,8 @@ class Connection:
                         self.outage.end()
                         yield response
                         return
-                    error = error_of(
-                        what, response.status_code, await response.aread(), response.headers.get("retry-after", "")
-                    )
+                    body = _without(request.headers.get("authorization", ""), await response.aread())
+                    error = error_of(what, response.status_code, body, response.headers.get("retry-after", ""))
             except (httpx.TransportError, OSError) as exc:
                 is_answered = False
                 unreachable = UnreachableError(what, _reason(exc))
@@ -269,6 +266,12 @@ def _headers(session: _Session) -> dict[str, str]:
     if session.token:
         headers["authorization"] = f"Bearer {session.token}"
     return headers
+
+
+def _without(authorization: str, body: bytes) -> bytes:
+    """Return *body* without the credential of the header, which a proxy may have sent back."""
+    credential = authorization.rpartition(" ")[2].encode()
+    return body.replace(credential, BLANK.encode()) if len(credential) > 3 else body
 
 
 def _reason(error: Exception) -> str:

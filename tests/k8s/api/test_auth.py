@@ -275,6 +275,39 @@ async def test_unusable_kubeconfig_is_reported_with_its_place_and_cause(
     assert str(raised.value).endswith("; compare with `kubectl config view`")
 
 
+@pytest.mark.parametrize(
+    "token", ["MARK7f\nMARK7f", "MARK7f\rx", "MARK7f\x01", "MARK7f\u00e4", ["MARK7f"], {"MARK7f": 1}, 7]
+)
+@pytest.mark.parametrize("way", ["inline", "file", "plugin"])
+async def test_token_that_no_header_can_have_is_reported_without_it(tmp_path: Path, token: object, way: str) -> None:
+    path, file = tmp_path / "config", tmp_path / "answer"
+    user: dict[str, object] = {"token": token}
+    if way == "file":
+        file.write_text(str(token) if isinstance(token, str) else "MARK7f\n7")
+        user = {"tokenFile": str(file)}
+    elif way == "plugin":
+        file.write_text(json.dumps({"status": {"token": token}}))
+        api = "client.authentication.k8s.io/v1"
+        user = {"exec": {"apiVersion": api, "command": "cat", "args": [str(file)], "interactiveMode": "Never"}}
+    path.write_text(yaml.safe_dump({**yaml.safe_load(GOOD), "users": [{"name": "u", "user": user}]}))
+
+    with pytest.raises(CredentialsError) as raised:
+        await load_kubeconfig(path)
+
+    where = file if way == "file" else path
+    assert str(raised.value) == f"{where}: the token is not one line of ASCII characters"
+
+
+async def test_error_about_an_address_shows_no_password(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(GOOD.replace("http://127.0.0.1:1", "user:MARK7f@127.0.0.1:1"))
+
+    with pytest.raises(CredentialsError, match=r"the server '127\.0\.0\.1:1' has no scheme") as raised:
+        await load_kubeconfig(path)
+
+    assert "MARK7f" not in str(raised.value)
+
+
 async def test_error_of_the_server_has_its_address_and_the_context(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text(GOOD)
