@@ -1,5 +1,6 @@
 """HTTP client for one HAProxy Data Plane API: basic auth, limits, and errors mapped once at this edge."""
 
+from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from ssl import SSLContext
@@ -13,6 +14,7 @@ import trio
 from haptic_trio.dataplane.endpoint import EndpointError, EndpointTimeoutError, EndpointUnreachableError
 from haptic_trio.errors import INVALID_JSON
 from haptic_trio.http1 import HttpTransport
+from haptic_trio.redaction.names import BLANK
 
 REQUEST_LIMIT: Final = 30.0
 """Seconds that one request may take, its answer included."""
@@ -159,7 +161,7 @@ class ApiClient:
             raise EndpointUnreachableError(self.endpoint, f"{called}: {_reason(exc)}") from exc
         if 200 <= status < 300:
             return Answer(status, body, reload_id)
-        raise self._error_of(called, status, body)
+        raise self._error_of(called, status, _without(credentials, _read_message(body)))
 
     def decode(self, kind: type[T], answer: Answer, path: str) -> T:
         """Decode the JSON of *answer* as *kind*; raises ApiAnswerError."""
@@ -188,8 +190,7 @@ class ApiClient:
             await response.aclose()
         return response.status_code, bytes(body), response.headers.get("Reload-ID", "")
 
-    def _error_of(self, called: str, status: int, body: bytes) -> EndpointError:
-        words = _read_message(body)
+    def _error_of(self, called: str, status: int, words: str) -> EndpointError:
         if status in {401, 403}:
             return ApiAccessError(self.endpoint, f"{called}: {status} {words}".rstrip())
         if status in _PASSING:
@@ -247,4 +248,12 @@ def _read_message(body: bytes) -> str:
         message = msgspec.json.decode(body, type=_Message).message
     except INVALID_JSON:
         message = body.decode(errors="replace")
-    return message.strip()[:MESSAGE_LENGTH]
+    return message.strip()
+
+
+def _without(credentials: Credentials, message: str) -> str:
+    """Return *message*, shortened, without *credentials*, which a proxy may have sent back."""
+    header = b64encode(f"{credentials.username}:{credentials.password}".encode()).decode()
+    for secret in filter(None, (header, credentials.password)):
+        message = message.replace(secret, BLANK)
+    return message[:MESSAGE_LENGTH]

@@ -1,10 +1,16 @@
 """A Data Plane API that hangs, floods, does not know us, or is none."""
 
+import base64
+
+import httpx
 import pytest
 import structlog.testing
 import trio
 import trio.testing
+from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from haptic_trio.dataplane.dataplaneapi.client import (
     ApiAccessError,
@@ -17,6 +23,7 @@ from haptic_trio.dataplane.dataplaneapi.client import (
 from haptic_trio.dataplane.dataplaneapi.config import RELOAD_LIMIT
 from haptic_trio.dataplane.endpoint import (
     DeploymentRejectedError,
+    EndpointError,
     EndpointTimeoutError,
     EndpointUnreachableError,
 )
@@ -44,6 +51,22 @@ async def test_wrong_password_is_reported_without_it() -> None:
     assert "root-of-all" not in shown
     assert "wrong-and-secret" not in shown
     assert PASSWORD not in repr(CREDENTIALS)
+
+
+@pytest.mark.parametrize("status", [400, 401, 500, 503])
+@pytest.mark.parametrize("is_json", [True, False])
+async def test_answer_that_repeats_the_request_does_not_show_its_credentials(status: int, *, is_json: bool) -> None:
+    async def repeat(request: Request) -> Response:
+        await trio.lowlevel.checkpoint()
+        header = request.headers["authorization"]
+        sent = f"who is {header} ({base64.b64decode(header.partition(' ')[2]).decode()})?"
+        return JSONResponse({"message": sent}, status) if is_json else Response(sent, status)
+
+    credentials = Credentials(username="admin", password="MARK \u00e4 7f3a9c")
+    transport = httpx.ASGITransport(Starlette(routes=[Route("/v3/info", repeat)]))
+    async with open_api_client("pod-1", "http://api.test", credentials, transport=transport) as client:
+        with pytest.raises(EndpointError, match=rf": {status} who is Basic \u2026 \(admin:\u2026\)\?$"):
+            await client.get("/info")
 
 
 async def test_address_with_credentials_is_not_taken() -> None:
