@@ -181,7 +181,10 @@ def without_known_files(run: Recorder, result: Result) -> Result:
 
     def without(output: FragmentOutput) -> FragmentOutput:
         files = tuple(file for file in output.files if file.path not in known)
-        return output if len(files) == len(output.files) else msgspec.structs.replace(output, files=files)
+        if len(files) == len(output.files):
+            return output
+        found = (file for file in output.files if file.path in known)
+        return msgspec.structs.replace(output, files=files, found_files=(*output.found_files, *found))
 
     # The same result may be used again in this render, when the files have changed hands.
     trace = copy(result.trace)

@@ -101,7 +101,7 @@ def find_output(
         return _render_closing(run, origin, resource, caller, ahead) if is_closed else (Emitted(""), origin)
     good = run.trace.outputs[key] = good.counted_whole(run.produced.get(key))
     registered = len(run.unit_files)
-    for file in good.files:
+    for file in good.used_files:
         run.use_file(file, key)
     _attribute_files(run, len(run.unit_files) - registered, origin)
     return good.text, origin
@@ -206,13 +206,13 @@ def _find_output(
     run.quarantined.offer(key, is_known=fallback is not None or is_apart)
     if found is None:
         return _blank_for(run, origin, fallback) if is_turn and not is_apart else None
-    for file in found.files:
+    for file in found.used_files:
         run.ask(("file", file.path))
     if recall.is_blocked(key, found):
         # HAProxy rejects that, too.
         run.quarantined.give_up(origin.subject)
         return None
-    if is_apart and any(run.is_taken(file) for file in found.files):
+    if is_apart and any(run.is_taken(file) for file in found.used_files):
         # For single fragments it is not decided who may have a file.
         return None
     if key.namespace:

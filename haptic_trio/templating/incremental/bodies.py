@@ -53,6 +53,7 @@ def call_body(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, c
     """Call the body *caller* for *resource*, within the limits of a fragment."""
     trace, subjects = run.trace, run.subjects
     registered, depth, counted = len(run.unit_files), len(subjects), len(trace.ordinals)
+    wanted, produced = len(trace.wants), len(trace.outputs)
     asked_before, run.asks_rejected = run.asks_rejected, False
     outer_concerns, trace.concerns = trace.concerns, []
     outer_guards, trace.guards = trace.guards, set()
@@ -88,6 +89,7 @@ def call_body(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, c
             and any(isinstance(one, tuple) and one[0] in _READS and one[1] in run.secret_stores for one in trace.asked),
             own_text=own_text,
             inner_files=inner_files,
+            found_files=run.found_since(wanted, produced, key, files),
             has_inner=has_inner,
         )
         if run.clash is None:

@@ -81,6 +81,8 @@ class FragmentOutput(msgspec.Struct, frozen=True):
     """The text without that of fragments inside for other objects, which limits count for these; None: all of it."""
     inner_files: frozenset[str] = frozenset()
     """Paths of the files of those fragments."""
+    found_files: tuple[RenderedFile, ...] = ()
+    """Files that it uses as well, and that others had registered: they may be gone when it is used as a fallback."""
     has_inner: bool = False
     """Fragments for other objects are inside."""
     original: "FragmentOutput | None" = None
@@ -128,6 +130,11 @@ class FragmentOutput(msgspec.Struct, frozen=True):
     def is_blank(self) -> bool:
         """Whether it outputs nothing."""
         return not (self.files or self.text.strip())
+
+    @property
+    def used_files(self) -> tuple[RenderedFile, ...]:
+        """All files that it needs, of which others may register some."""
+        return (*self.files, *self.found_files) if self.found_files else self.files
 
     @property
     def counted_text(self) -> str:

@@ -6,8 +6,9 @@ is being rendered (see `records`). The recorder has the state of that unit;
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextvars import ContextVar
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 from jinja2 import Template
@@ -274,6 +275,24 @@ class Recorder(Meter):
             trace.clashes.add(path)
         if path not in self.unit_files:
             self.register(file)
+
+    def found_since(
+        self, wants: int, outputs: int, key: FragmentKey, registered: Iterable[RenderedFile]
+    ) -> tuple[RenderedFile, ...]:
+        """Return the files besides *registered* that the fragment *key*, or one inside, has found registered.
+
+        It began after the first *wants* and *outputs* of the unit.
+        """
+        trace = self.trace
+        if len(trace.wants) == wants and len(trace.outputs) == outputs:
+            return ()
+        inner = islice(reversed(trace.outputs.values()), len(trace.outputs) - outputs)
+        newest = islice(reversed(trace.wants.items()), len(trace.wants) - wants)
+        found = {file.path: file for output in inner for file in output.found_files}
+        found |= {path: want.file for (by, path), want in newest if by == key}
+        for file in registered:
+            found.pop(file.path, None)
+        return tuple(found.values())
 
     def is_taken(self, file: RenderedFile) -> bool:
         """Whether the path of *file* has another content."""

@@ -1,9 +1,11 @@
 """Good versions of rejected objects: they have the present settings, Secrets and grants, or are not served."""
 
 import base64
+import re
 from typing import Any
 
 import pytest
+import trustme
 
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.pipeline.render import Rendered
@@ -18,7 +20,7 @@ from tests.gateway.serving import Authority
 from tests.libraries.tenants.tenants import NGINX
 from tests.libraries.tenants.test_withdrawn_permissions import LIBRARIES, broken, everything, tenant
 from tests.support.components.succession import Succession
-from tests.support.kubernetes import endpoint, endpoint_slice, ingress_class, service, tls_secret
+from tests.support.kubernetes import endpoint, endpoint_slice, ingress, ingress_class, path, rule, service, tls_secret
 
 GATEWAY = ("base", "ssl", "gateway", "tcp-services")
 HASHES = {"ann": "$5$aa$" + "a" * 43, "bob": "$5$bb$" + "b" * 43}
@@ -293,3 +295,58 @@ def test_a_service_beyond_its_limit_keeps_no_former_filter_of_the_administrator(
 
     assert "# filter access" not in controller.configure(**{**filters, "rateLimitExempt": []}).text
     assert "# filter access" in controller.render(slices(2)).text
+
+
+@pytest.mark.parametrize("is_at_once", [True, False])
+@pytest.mark.parametrize("gone", [0, 1])
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"auth-tls-secret": "tenant/authority", "auth-tls-verify-client": "on"},
+        {
+            "backend-protocol": "HTTPS",
+            "proxy-ssl-secret": "tenant/authority",
+            "proxy-ssl-verify": "on",
+            "proxy-ssl-name": "a.test",
+        },
+    ],
+)
+def test_a_good_version_has_its_files_although_the_object_that_registered_them_is_deleted(
+    annotations: dict[str, str], gone: int, *, is_at_once: bool
+) -> None:
+    """HAProxy rejects a configuration that names an absent file, also for changes of other tenants."""
+    issuer = trustme.CA()
+    issued = issuer.issue_cert("*.test", key_type=trustme.KeyType.ECDSA)
+    pair = tls_secret("pair", issued.cert_chain_pems[0].bytes(), issued.private_key_pem.bytes(), namespace="tenant")
+    authority = secret("authority", data={"ca.crt": issuer.cert_pem.bytes().decode()})
+    own: dict[str, Any] = {
+        "namespace": "tenant",
+        "annotations": {NGINX + name: text for name, text in annotations.items()},
+    }
+    services = [service(name, namespace="tenant") for name in "ab"]
+    slices = [endpoint_slice(name, endpoint("10.0.0.1"), ports=80, namespace="tenant") for name in "ab"]
+    ingresses = [
+        ingress(
+            name, rule(f"{name}.test", path("/", name)), tls=[{"hosts": [f"{name}.test"], "secretName": "pair"}], **own
+        )
+        for name in "ab"
+    ]
+    controller = Succession(LIBRARIES, httpsPort=8443)
+    before = controller.render(pair, authority, *services, *slices, *ingresses)
+    assert (len(named_files(before)), before.rejections) == (1, ())
+    assert named_files(before) <= before.texts.keys()
+
+    controller.delete(authority)
+    if not is_at_once:
+        controller.render()
+    controller.delete(ingresses[gone])
+    rendered = controller.render()
+
+    assert fallbacks(rendered) == {(f"Ingress tenant/{'ba'[gone]}", True)}
+    assert named_files(rendered) == named_files(before)
+    assert named_files(rendered) <= rendered.texts.keys()
+
+
+def named_files(rendered: Rendered) -> set[str]:
+    """Return the files of CA certificates that the configuration names."""
+    return set(re.findall(r"ca-file \"?([\w./-]+)", everything(rendered)))

@@ -83,7 +83,7 @@ class ContestedFiles:
         """Note that the fragment *key* may use any of *outputs* instead of its own; none: it uses its own."""
         if not outputs and key not in self._fallbacks:
             return
-        found = tuple(output for output in outputs if output is not None and output.files)
+        found = tuple(output for output in outputs if output is not None and output.used_files)
         if self._fallbacks.get(key, ()) != found:
             self._settled_for = None
             if found:
@@ -149,7 +149,7 @@ class ContestedFiles:
         disputed: set[str] = set()
         first: dict[str, _Content] = {}
         for outputs in self._fallbacks.values():
-            for file in (file for output in outputs for file in output.files):
+            for file in (file for output in outputs for file in output.used_files):
                 content, wanted = _content_of(file), self._contents.get(file.path, {})
                 if first.setdefault(file.path, content) != content or len(wanted) > 1 or wanted.keys() - {content}:
                     disputed.add(file.path)
@@ -226,7 +226,7 @@ class _Decision:
         """Give the object *found* the files of its first fallback that may have them; return those that may not."""
         unusable: set[Fallback] = set()
         for fallback, outputs in self._candidates(found):
-            files = [file for output in outputs for file in output.files if file.path in disputed]
+            files = [file for output in outputs for file in output.used_files if file.path in disputed]
             if any(self._is_taken(file, by_fallback=True) or self._gives_way(found, file) for file in files):
                 unusable.add(fallback)
                 continue
@@ -286,7 +286,7 @@ def is_same_file(one: RenderedFile, other: RenderedFile) -> bool:
 
 
 def _has(outputs: Iterable[FragmentOutput], paths: set[str]) -> bool:
-    return any(file.path in paths for output in outputs for file in output.files)
+    return any(file.path in paths for output in outputs for file in output.used_files)
 
 
 def _differing(one: Mapping[ObjectId, Any], other: Mapping[ObjectId, Any]) -> set[ObjectId]:
