@@ -97,6 +97,12 @@ def name_of(resource: Resource) -> str:
     return found if type(found) is str else text_of(resource, "metadata", "name")
 
 
+def generation_of(resource: Resource) -> int:
+    """Return `metadata.generation` of *resource*, or 0."""
+    found = dig(resource, "metadata", "generation")
+    return found if isinstance(found, int) else 0
+
+
 def age_of(resource: Resource) -> tuple[str, str, str]:
     """Return the sort key for conflicts between objects: the oldest first, then by namespace and name."""
     metadata = resource.get("metadata") if type(resource) is dict else None

@@ -10,7 +10,7 @@ from haptic_trio.gateway.extensions import NO_FILTERS, Allowed
 from haptic_trio.gateway.features import FEATURES
 from haptic_trio.gateway.listeners.addresses import Placement, place_gateways
 from haptic_trio.gateway.listeners.held_ports import PORT_STORES, HeldPorts
-from haptic_trio.gateway.listeners.listeners import is_managed, our_gateways, parent_of
+from haptic_trio.gateway.listeners.listeners import is_managed, parent_of
 from haptic_trio.gateway.listeners.port_rules import TAKEN_PORTS, PortRules
 from haptic_trio.gateway.objects import dig, items_of, name_of, namespace_of, text_of
 from haptic_trio.gateway.routes.attached import AttachedRoutes, Rivalry
@@ -27,6 +27,7 @@ from haptic_trio.status.gateway_conditions import (
     same_parent,
     set_status,
 )
+from haptic_trio.status.gateway_placements import GatewayPlacements
 from haptic_trio.status.sources import Status, merge_conditions
 
 _GATEWAY_INPUTS: Final = (
@@ -147,11 +148,7 @@ class GatewayStatus:
         self._addresses = addresses
         self._routes = AttachedRoutes(stores, controller)
         self._timed = _Timed(self.store, stores, clock)
-        # By Gateway: its uid and addresses. A written address is not in the store at once, and must not change.
-        self._given: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
-        self._placed: Mapping[tuple[str, str], Placement] = {}
-        self._placed_at: tuple[int, ...] | None = None
-        """The versions of the stores that `_placed` was made of."""
+        self._placed = GatewayPlacements(stores, controller, rules)
 
     @property
     def is_ready(self) -> bool:
@@ -177,33 +174,11 @@ class GatewayStatus:
         return False
 
     def _placement(self, gateway: Resource) -> Placement:
-        if not self._pool:
-            if items_of(gateway, "spec", "addresses"):
-                return place_gateways([gateway], self._addresses() or (), {})[namespace_of(gateway), name_of(gateway)]
-            return Placement(addresses=tuple(self._addresses() or ()))
-        versions = tuple(self._stores[store].version for store in ("gatewayClasses", "gateways"))
-        if versions != self._placed_at:
-            self._place()
-            self._placed_at = versions
-        return self._placed.get((namespace_of(gateway), name_of(gateway)), Placement())
-
-    def _place(self) -> None:
-        """Place all Gateways, once for each change of the stores."""
-        own = our_gateways(self._stores, self._controller)
-        # The store has the addresses of a status, and no other part of it.
-        states: dict[tuple[str, str], Any] = {}
-        for one in own:
-            key = namespace_of(one), name_of(one)
-            states[key] = dig(one, "status")
-            uid, given = self._given.get(key, ("", ()))
-            if given and uid == text_of(one, "metadata", "uid") and not items_of(states[key], "addresses"):
-                states[key] = {"addresses": [{"value": address} for address in given]}
-        self._placed = place_gateways(own, self._pool, states, self._ports.rules.addresses)
-        self._given = {
-            key: (text_of(one, "metadata", "uid"), self._placed[key].addresses)
-            for one in own
-            if (key := (namespace_of(one), name_of(one))) in self._placed
-        }
+        if self._pool:
+            return self._placed.of(gateway)
+        if items_of(gateway, "spec", "addresses"):
+            return place_gateways([gateway], self._addresses() or (), {})[namespace_of(gateway), name_of(gateway)]
+        return Placement(addresses=tuple(self._addresses() or ()))
 
 
 class ListenerSetStatus:

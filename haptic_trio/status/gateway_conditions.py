@@ -32,6 +32,7 @@ from haptic_trio.gateway.objects import (
     Lookups,
     Resource,
     dig,
+    generation_of,
     items_of,
     namespace_of,
 )
@@ -55,12 +56,6 @@ _MESSAGES: Final = {
     NO_HOSTNAME: "no listener and route have a host name in common",
     DISPLACED: "an older route of another kind has one of the host names on this listener",
 }
-
-
-def generation_of(resource: Resource) -> int:
-    """Return `metadata.generation` of *resource*, or 0."""
-    found = dig(resource, "metadata", "generation")
-    return found if isinstance(found, int) else 0
 
 
 def class_status(

@@ -10,7 +10,7 @@ from haptic_trio.gateway.features import FEATURES
 from haptic_trio.gateway.listeners.port_rules import PortRules
 from haptic_trio.gateway.routes.attached import AttachedRoutes
 from haptic_trio.gateway.routes.kinds import HTTP_ROUTE
-from haptic_trio.k8s.resource import Resource, ref_of
+from haptic_trio.k8s.resource import Resource
 from haptic_trio.k8s.store import Stores
 from haptic_trio.status.gateway import (
     GatewayClassStatus,
@@ -286,31 +286,6 @@ def test_what_is_written_is_wanted_no_more_and_keeps_its_times() -> None:
     later = RouteStatus(stores, CONTROLLER, kind=HTTP_ROUTE, clock=lambda: "2027-01-01T00:00:00Z")
 
     assert is_fulfilled(written, later.wanted({**one, "status": written}))
-
-
-def test_an_address_stays_although_the_status_that_has_it_has_not_come_back() -> None:
-    old, young = gateway("old"), gateway("young")
-    for number, one in enumerate((old, young)):
-        one["metadata"] |= {"creationTimestamp": f"2026-01-0{number + 1}T00:00:00Z", "uid": f"uid-{number}"}
-    stores = stores_of(gateway_class(), old, young)
-    source = gateway_source(stores)
-
-    def address(one: Resource) -> str:
-        wanted = source.wanted(one)
-        assert wanted is not None
-        return str(wanted["addresses"][0]["value"])
-
-    assert (address(old), address(young)) == ("10.0.0.1", "10.0.0.2")
-    for name in ("gateways", "gatewayStates"):
-        stores[name].delete(ref_of(old))
-
-    assert address(young) == "10.0.0.2"
-
-    # Another Gateway of that name is another matter.
-    again = {**young, "metadata": {**young["metadata"], "uid": "uid-2"}}
-    for name in ("gateways", "gatewayStates"):
-        stores[name].replace([again])
-    assert address(again) == "10.0.0.1"
 
 
 def test_a_set_that_is_not_allowed_has_the_condition() -> None:

@@ -3,11 +3,27 @@
 import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from haptic_trio.gateway.objects import Resource, age_of, items_of, name_of, namespace_of, text_of
+from haptic_trio.gateway.listeners.listeners import class_of
+from haptic_trio.gateway.objects import (
+    Lookups,
+    Resource,
+    age_of,
+    derived,
+    dig,
+    generation_of,
+    items_of,
+    name_of,
+    namespace_of,
+    text_of,
+)
+
+Key: TypeAlias = tuple[str, str]
+"""Namespace and name of a Gateway."""
 
 IP_ADDRESS = "IPAddress"
 BEYOND: Final = "the namespace has reached its limit of addresses (gatewayAddressesPerNamespace)"
@@ -26,22 +42,24 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 def place_gateways(
     gateways: Iterable[Resource],
     pool: Sequence[str],
-    states: Mapping[tuple[str, str], Any],
+    states: Mapping[Key, Any],
     most: int | None = None,
-) -> dict[tuple[str, str], Placement]:
-    """Return the placement of each Gateway, by namespace and name.
+    behind: Mapping[Key, int] = MappingProxyType({}),
+) -> dict[Key, Placement]:
+    """Return the placement of each Gateway.
 
     A Gateway that has an address keeps it, unless it asks for others: no
     Gateway of any age takes an address from its holder. Free addresses go to
     the Gateways that ask for them, the oldest first, then to the others. With
     *most*, a namespace gets addresses up to this number, and keeps what it has
-    beyond it. *states* holds `status` of Gateways by namespace and name.
+    beyond it. *states* holds `status` of Gateways, and *behind* the
+    generations by which the statuses in `disputed` are behind.
     """
     ordered = sorted(gateways, key=age_of)
     pool_of = _Pool(pool, most)
-    for gateway in ordered:
+    for gateway in sorted(ordered, key=lambda one: behind.get(_key_of(one), 0)):
         pool_of.keep(gateway, states.get(_key_of(gateway)))
-    placed: dict[tuple[str, str], Placement] = {}
+    placed: dict[Key, Placement] = {}
     for gateway in ordered:
         placement = pool_of.asked_for(gateway)
         if placement is not None:
@@ -52,14 +70,79 @@ def place_gateways(
     return placed
 
 
+def disputed(states: Mapping[Key, Any]) -> frozenset[Key]:
+    """Return the Gateways whose statuses in *states* have an address that the status of another one has as well.
+
+    A Gateway that was of another class, or asked for another address, for a
+    while may still have the address that another Gateway has got since.
+    """
+    holders: dict[str, set[Key]] = {}
+    for key, status in states.items():
+        for entry in items_of(status, "addresses"):
+            holders.setdefault(_canonical(text_of(entry, "value")), set()).add(key)
+    return frozenset(key for keys in holders.values() if len(keys) > 1 for key in keys)
+
+
+def generations_behind(keys: Iterable[Key], lookups: Lookups) -> dict[Key, int]:
+    """Return by how many generations the status of each of the Gateways *keys* is behind its `spec`."""
+    return {key: derived(lookups, "gatewayStates", _generations_behind, *key) for key in keys}
+
+
+def _generations_behind(found: Sequence[Resource]) -> int:
+    conditions = [one for gateway in found for one in items_of(gateway, "status", "conditions")]
+    observed = (dig(one, "observedGeneration") for one in conditions if text_of(one, "type") == "Programmed")
+    known = next((one for one in observed if isinstance(one, int)), 0)
+    return max(0, generation_of(found[0]) - known) if found else 0
+
+
+def placements(
+    lookups: Lookups, classes: frozenset[str], pool: Sequence[str], most: int | None
+) -> Mapping[Key, Placement]:
+    """Return the placement of each Gateway of *classes*."""
+    keys = derived(lookups, "gateways", _AskDisputed(classes))
+    behind = generations_behind(keys, lookups) if keys else {}
+    return derived(lookups, "gateways", _AskPlacements(classes, tuple(pool), most, tuple(sorted(behind.items()))))
+
+
+class _AskDisputed(msgspec.Struct, frozen=True):
+    """Asks which Gateways of some classes are `disputed`."""
+
+    classes: frozenset[str]
+
+    def __call__(self, found: Sequence[Resource]) -> frozenset[Key]:
+        return disputed(_states_of(_of_classes(found, self.classes)))
+
+
+class _AskPlacements(msgspec.Struct, frozen=True):
+    """Asks for the placements of the Gateways of some classes; of the status, the store has the addresses alone."""
+
+    classes: frozenset[str]
+    pool: tuple[str, ...]
+    most: int | None
+    behind: tuple[tuple[Key, int], ...]
+
+    def __call__(self, found: Sequence[Resource]) -> Mapping[Key, Placement]:
+        managed = _of_classes(found, self.classes)
+        # Where a Gateway has been, it stays.
+        return place_gateways(managed, self.pool, _states_of(managed), self.most, dict(self.behind))
+
+
+def _of_classes(found: Sequence[Resource], classes: frozenset[str]) -> list[Resource]:
+    return [gateway for gateway in found if class_of([gateway]) in classes]
+
+
+def _states_of(gateways: Iterable[Resource]) -> dict[Key, Any]:
+    return {_key_of(gateway): dig(gateway, "status") for gateway in gateways}
+
+
 class _Pool:
     """The addresses of the pool, and the Gateway that has each of them."""
 
     def __init__(self, pool: Sequence[str], most: int | None) -> None:
         self._known = {_canonical(address): address for address in pool}
         self._most = len(pool) if most is None else most
-        self._holders: dict[str, tuple[str, str]] = {}
-        self._kept: dict[tuple[str, str], str] = {}
+        self._holders: dict[str, Key] = {}
+        self._kept: dict[Key, str] = {}
         """The addresses of Gateways that ask for none."""
         self._counts: Counter[str] = Counter()
         self._free: Iterator[str] = iter(self._known)
@@ -117,13 +200,13 @@ class _Pool:
     def _is_full(self, gateway: Resource) -> bool:
         return self._counts[namespace_of(gateway)] >= self._most
 
-    def _give(self, address: str, key: tuple[str, str]) -> None:
+    def _give(self, address: str, key: Key) -> None:
         if address not in self._holders:
             self._holders[address] = key
             self._counts[key[0]] += 1
 
 
-def _key_of(gateway: Resource) -> tuple[str, str]:
+def _key_of(gateway: Resource) -> Key:
     return namespace_of(gateway), name_of(gateway)
 
 

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from haptic_trio.gateway.hostnames import ANY, is_hostname, wider
-from haptic_trio.gateway.listeners.addresses import IP_ADDRESS, Placement, place_gateways
+from haptic_trio.gateway.listeners.addresses import IP_ADDRESS, Placement, placements
 from haptic_trio.gateway.listeners.certificates import CertificateProblem, certificates_of, names_of
 from haptic_trio.gateway.listeners.clients import (
     ClientValidation,
@@ -30,13 +30,12 @@ from haptic_trio.gateway.listeners.listener_limits import listeners_beyond
 from haptic_trio.gateway.listeners.listeners import (
     Listener,
     all_listeners,
-    class_of,
     has_hostname_fault,
     is_managed,
     is_rejected,
 )
 from haptic_trio.gateway.listeners.port_rules import TOO_MANY, TOO_MANY_OWN, PortRules
-from haptic_trio.gateway.objects import Lookups, Resource, checked_name, derived, dig, hash_of, name_of, namespace_of
+from haptic_trio.gateway.objects import Lookups, Resource, checked_name, hash_of, name_of, namespace_of
 
 MIXED: Final = "mixed"
 _TERMINATED: Final = frozenset({"https", "tls"})
@@ -376,20 +375,5 @@ def _names_for(hostname: str, secret: Resource, hosts: PortHosts) -> tuple[str, 
 def _placement(gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> Placement:
     if not rules.pool:
         return Placement()
-    wanted = _Placements(classes_of(resources, controller), tuple(rules.pool), rules.addresses)
-    placed = derived(resources, "gateways", wanted)
+    placed = placements(resources, classes_of(resources, controller), rules.pool, rules.addresses)
     return placed.get((namespace_of(gateway), name_of(gateway)), Placement(unusable="not placed"))
-
-
-class _Placements(msgspec.Struct, frozen=True):
-    """Listening addresses of each Gateway of some classes; of the status, the store has the addresses alone."""
-
-    classes: frozenset[str]
-    pool: tuple[str, ...]
-    most: int
-
-    def __call__(self, found: Sequence[Resource]) -> Mapping[tuple[str, str], Placement]:
-        managed = [gateway for gateway in found if class_of([gateway]) in self.classes]
-        # Where a Gateway has been, it stays.
-        states = {(namespace_of(gateway), name_of(gateway)): dig(gateway, "status") for gateway in managed}
-        return place_gateways(managed, self.pool, states, self.most)

@@ -75,6 +75,26 @@ def test_of_two_gateways_whose_statuses_have_one_address_the_older_one_keeps_it(
     assert (found["a"].addresses, found["b"].addresses) == (("10.0.0.2",), ())
 
 
+def test_a_gateway_that_was_of_another_class_takes_no_address_that_another_one_has_got_since() -> None:
+    def written(one: Resource, generation: int) -> Resource:
+        status = {
+            "addresses": [{"type": "IPAddress", "value": "10.0.0.1"}],
+            "conditions": [{"type": "Programmed", "status": "True", "observedGeneration": 1}],
+        }
+        return {**one, "metadata": {**one["metadata"], "generation": generation}, "status": status}
+
+    # Each of the two changes of the class is another generation.
+    back = written(aged(1, gateway("back")), 3)
+    holder = written(aged(2, gateway("holder")), 1)
+
+    for gateways in ([back, holder], [holder, back]):
+        text = render(*gateways, gatewayAddresses=POOL).text
+        (frontend,) = (part for part in text.split("\nfrontend ") if "bind 10.0.0.1:80" in part)
+        assert frontend.startswith("gateway-port::web_holder_80")
+        # The other one gets a free address.
+        assert "bind 10.0.0.2:80" in text
+
+
 def test_a_free_address_goes_to_the_oldest_gateway_that_asks_for_it() -> None:
     found = placed("a", "b", "c", b=values("10.0.0.1"), c=values("10.0.0.1"))
 
