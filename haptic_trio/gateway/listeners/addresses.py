@@ -70,6 +70,11 @@ def place_gateways(
     return placed
 
 
+def requested_addresses(gateway: Resource) -> tuple[str, ...]:
+    """Return the addresses that *gateway* requests."""
+    return tuple(map(_canonical, _values_of(gateway)))
+
+
 def disputed(states: Mapping[Key, Any]) -> frozenset[Key]:
     """Return the Gateways whose statuses in *states* have an address that the status of another one has as well.
 

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from haptic_trio.gateway.hostnames import ANY, is_hostname, wider
-from haptic_trio.gateway.listeners.addresses import IP_ADDRESS, Placement, placements
+from haptic_trio.gateway.listeners.addresses import IP_ADDRESS, Placement, placements, requested_addresses
 from haptic_trio.gateway.listeners.certificates import CertificateProblem, certificates_of, names_of
 from haptic_trio.gateway.listeners.clients import (
     ClientValidation,
@@ -177,6 +177,17 @@ def address_problem(gateway: Resource, resources: Lookups, controller: str, rule
     if placement.unsupported:
         return f"spec.addresses: the type {placement.unsupported} is not supported; use {IP_ADDRESS}"
     return placement.unusable
+
+
+def address_guard(gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> str:
+    """Return a name for the addresses that *gateway* requests, or has if it requests none; empty without a pool.
+
+    As a guard, it keeps a former version from being served at other addresses, which other Gateways may have by now.
+    """
+    if not rules.pool or not is_managed(gateway, resources, controller):
+        return ""
+    found = requested_addresses(gateway) or _placement(gateway, resources, controller, rules).addresses
+    return f"addresses {' '.join(sorted(found))}"
 
 
 def rejected_ports(gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> list[RejectedPort]:

@@ -9,6 +9,7 @@ from haptic_trio.gateway.listeners.ports import (
     RejectedListeners,
     RejectedPort,
     ServedPort,
+    address_guard,
     address_problem,
     rejected_listeners,
     rejected_ports,
@@ -146,6 +147,10 @@ class GatewayFunctions:
     ) -> list[RejectedPort]:
         """Return the unavailable ports of the listeners of *gateway*, once for each owner of listeners."""
         return rejected_ports(gateway, resources, controller, rules)
+
+    def address_guard(self, gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> str:
+        """Return a guard of a pool's addresses that *gateway* requests or has; empty without a pool."""
+        return address_guard(gateway, resources, controller, rules)
 
     def address_problem(self, gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> str:
         """Return why *gateway* lacks an address of the pool; empty if it has all that it asks for."""

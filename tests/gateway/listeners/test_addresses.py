@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from haptic_trio.gateway.listeners.addresses import BEYOND, Placement, place_gateways
 from haptic_trio.k8s.resource import Resource
-from tests.gateway.objects import gateway
+from haptic_trio.pipeline.render import Rendered
+from tests.gateway.objects import gateway, gateway_class
 from tests.gateway.serving import render
+from tests.support.components.succession import Succession
 
 POOL = ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
 
@@ -93,6 +95,35 @@ def test_a_gateway_that_was_of_another_class_takes_no_address_that_another_one_h
         assert frontend.startswith("gateway-port::web_holder_80")
         # The other one gets a free address.
         assert "bind 10.0.0.2:80" in text
+
+
+@pytest.mark.parametrize("asked", [values("10.0.0.2"), values("10.0.0.1", "10.0.0.2")])
+def test_a_rejected_gateway_that_requests_other_addresses_keeps_none_by_its_last_good_version(asked: Any) -> None:
+    def of(namespace: str, version: int, address: str, asked: Any = (), **annotations: str) -> Resource:
+        one = aged(len(namespace), gateway("gw", **({"addresses": asked} if asked else {})))
+        own = {"namespace": namespace, "resourceVersion": str(version), "annotations": annotations, "uid": namespace}
+        status = {"addresses": [{"type": "IPAddress", "value": address}]} if address else {}
+        return {**one, "metadata": {**one["metadata"], **own}, "status": status}
+
+    def frontend_at(rendered: Rendered, address: str) -> list[str]:
+        sections = rendered.text.split("\nfrontend ")[1:]
+        return [section.split()[0] for section in sections if f"    bind {address}:80" in section]
+
+    broken = {"haptic-trio/connections-per-client": "none"}
+    controller = Succession(("base", "ssl", "gateway"), gatewayAddresses=POOL[:2])
+    controller.render(gateway_class(), of("evil", 1, ""))
+    controller.render(of("evil", 2, "10.0.0.1"))
+    # Its last good version is served where the present one is to be.
+    for same in ((), values("10.0.0.1")):
+        rendered = controller.render(of("evil", 3, "10.0.0.1", same, **broken))
+        assert frontend_at(rendered, "10.0.0.1") == ["gateway-port::evil_gw_80"]
+
+    controller.render(of("evil", 4, "10.0.0.2", asked, **broken), of("victim", 5, ""))
+    rendered = controller.render(of("victim", 6, "10.0.0.1"))
+
+    assert frontend_at(rendered, "10.0.0.2") == []
+    assert [str(one.subject) for one in rendered.rejections] == ["Gateway evil/gw"]
+    assert frontend_at(rendered, "10.0.0.1") == ["gateway-port::victim_gw_80"]
 
 
 def test_a_free_address_goes_to_the_oldest_gateway_that_asks_for_it() -> None:
