@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from haptic_trio.gateway.listeners.addresses import Key, Placement, disputed, generations_behind, place_gateways
+from haptic_trio.gateway.listeners.addresses import Key, Placement, doubtful, generations_behind, place_gateways
 from haptic_trio.gateway.listeners.listeners import our_gateways
 from haptic_trio.gateway.listeners.port_rules import PortRules
 from haptic_trio.gateway.objects import dig, items_of, name_of, namespace_of, text_of
@@ -21,14 +21,14 @@ class GatewayPlacements:
         # By Gateway: its uid and addresses. A written address is not in the store at once, and must not change.
         self._given: dict[Key, tuple[str, tuple[str, ...]]] = {}
         self._placed: Mapping[Key, Placement] = {}
-        self._disputed: frozenset[Key] = frozenset()
+        self._doubtful: frozenset[Key] = frozenset()
         self._placed_at: tuple[int, ...] | None = None
         """The versions of the stores that `_placed` was made of."""
 
     def of(self, gateway: Resource) -> Placement:
         """Return the placement of *gateway*."""
-        # Conditions of a status count only while there are disputes.
-        stores = ("gatewayClasses", "gateways", *(["gatewayStates"] if self._disputed else []))
+        # Conditions of a status count only while some are doubtful.
+        stores = ("gatewayClasses", "gateways", *(["gatewayStates"] if self._doubtful else []))
         versions = tuple(self._stores[store].version for store in stores)
         if versions != self._placed_at:
             self._place()
@@ -46,8 +46,8 @@ class GatewayPlacements:
             uid, given = self._given.get(key, ("", ()))
             if given and uid == text_of(one, "metadata", "uid") and not items_of(states[key], "addresses"):
                 states[key] = {"addresses": [{"value": address} for address in given]}
-        self._disputed = disputed(states)
-        behind = generations_behind(self._disputed, self._stores)
+        self._doubtful = doubtful(states, self._rules.addresses)
+        behind = generations_behind(self._doubtful, self._stores)
         self._placed = place_gateways(own, self._rules.pool, states, self._rules.addresses, behind)
         self._given = {
             key: (text_of(one, "metadata", "uid"), self._placed[key].addresses)

@@ -26,6 +26,8 @@ Key: TypeAlias = tuple[str, str]
 """Namespace and name of a Gateway."""
 
 IP_ADDRESS = "IPAddress"
+_RETURNED: Final = 2
+"""Generations by which the status of a Gateway is behind that has left its class and come back."""
 BEYOND: Final = "the namespace has reached its limit of addresses (gatewayAddressesPerNamespace)"
 
 
@@ -53,12 +55,14 @@ def place_gateways(
     the Gateways that ask for them, the oldest first, then to the others. With
     *most*, a namespace gets addresses up to this number, and keeps what it has
     beyond it. *states* holds `status` of Gateways, and *behind* the
-    generations by which the statuses in `disputed` are behind.
+    generations by which the statuses of `doubtful` ones are behind: these come
+    last, and from `_RETURNED` generations on they keep nothing beyond *most*.
     """
     ordered = sorted(gateways, key=age_of)
     pool_of = _Pool(pool, most)
     for gateway in sorted(ordered, key=lambda one: behind.get(_key_of(one), 0)):
-        pool_of.keep(gateway, states.get(_key_of(gateway)))
+        is_limited = behind.get(_key_of(gateway), 0) >= _RETURNED
+        pool_of.keep(gateway, states.get(_key_of(gateway)), is_limited=is_limited)
     placed: dict[Key, Placement] = {}
     for gateway in ordered:
         placement = pool_of.asked_for(gateway)
@@ -75,17 +79,22 @@ def requested_addresses(gateway: Resource) -> tuple[str, ...]:
     return tuple(map(_canonical, _values_of(gateway)))
 
 
-def disputed(states: Mapping[Key, Any]) -> frozenset[Key]:
-    """Return the Gateways whose statuses in *states* have an address that the status of another one has as well.
+def doubtful(states: Mapping[Key, Any], most: int | None) -> frozenset[Key]:
+    """Return the Gateways whose statuses in *states* may have addresses that they have given up.
 
     A Gateway that was of another class, or asked for another address, for a
-    while may still have the address that another Gateway has got since.
+    while has them still. Another Gateway may have got such an address since,
+    or its namespace others instead: these are the ones that have an address
+    of another status, and those of a namespace with more than *most*.
     """
     holders: dict[str, set[Key]] = {}
+    counts: Counter[str] = Counter()
     for key, status in states.items():
         for entry in items_of(status, "addresses"):
             holders.setdefault(_canonical(text_of(entry, "value")), set()).add(key)
-    return frozenset(key for keys in holders.values() if len(keys) > 1 for key in keys)
+            counts[key[0]] += 1
+    contested = {key for keys in holders.values() if len(keys) > 1 for key in keys}
+    return frozenset(key for key in states if key in contested or (most is not None and counts[key[0]] > most))
 
 
 def generations_behind(keys: Iterable[Key], lookups: Lookups) -> dict[Key, int]:
@@ -104,18 +113,19 @@ def placements(
     lookups: Lookups, classes: frozenset[str], pool: Sequence[str], most: int | None
 ) -> Mapping[Key, Placement]:
     """Return the placement of each Gateway of *classes*."""
-    keys = derived(lookups, "gateways", _AskDisputed(classes))
+    keys = derived(lookups, "gateways", _AskDoubtful(classes, most))
     behind = generations_behind(keys, lookups) if keys else {}
     return derived(lookups, "gateways", _AskPlacements(classes, tuple(pool), most, tuple(sorted(behind.items()))))
 
 
-class _AskDisputed(msgspec.Struct, frozen=True):
-    """Asks which Gateways of some classes are `disputed`."""
+class _AskDoubtful(msgspec.Struct, frozen=True):
+    """Asks which Gateways of some classes are `doubtful`."""
 
     classes: frozenset[str]
+    most: int | None
 
     def __call__(self, found: Sequence[Resource]) -> frozenset[Key]:
-        return disputed(_states_of(_of_classes(found, self.classes)))
+        return doubtful(_states_of(_of_classes(found, self.classes)), self.most)
 
 
 class _AskPlacements(msgspec.Struct, frozen=True):
@@ -152,14 +162,17 @@ class _Pool:
         self._counts: Counter[str] = Counter()
         self._free: Iterator[str] = iter(self._known)
 
-    def keep(self, gateway: Resource, status: Any) -> None:
-        """Leave *gateway* the addresses in its *status* that it asks for; without a request, the first one."""
+    def keep(self, gateway: Resource, status: Any, *, is_limited: bool) -> None:
+        """Leave *gateway* the addresses in its *status* that it asks for; without a request, the first one.
+
+        If it *is_limited*, it keeps none beyond the limit of its namespace.
+        """
         if _unsupported_type(gateway):
             return
         asked = {_canonical(value) for value in _values_of(gateway)}
         for entry in items_of(status, "addresses"):
             address = _canonical(text_of(entry, "value"))
-            if address not in self._known or address in self._holders:
+            if address not in self._known or address in self._holders or (is_limited and self._is_full(gateway)):
                 continue
             if not asked:
                 self._give(address, _key_of(gateway))

@@ -176,6 +176,25 @@ def test_an_address_beyond_the_limit_is_kept_and_counts() -> None:
     assert [found[name].addresses for name in "abc"] == [(), ("10.0.0.1",), ("10.0.0.2",)]
 
 
+def test_gateways_that_were_of_another_class_come_back_with_no_more_addresses_than_their_namespace_may_have() -> None:
+    def with_address(number: int, generation: int) -> Resource:
+        one = aged(number, gateway(f"g{number}"))
+        status = {
+            "addresses": [{"type": "IPAddress", "value": f"10.0.0.{number}"}],
+            "conditions": [{"type": "Programmed", "status": "True", "observedGeneration": 1}],
+        }
+        return {**one, "metadata": {**one["metadata"], "generation": generation}, "status": status}
+
+    def addresses(*gateways: Resource) -> list[str]:
+        text = render(*gateways, gatewayAddresses=POOL, gatewayAddressesPerNamespace=1).text
+        return [line.split()[1] for line in text.split("\n") if line.strip().startswith("bind 10.")]
+
+    # The younger one has got an address while the older one was of another class.
+    assert addresses(with_address(1, 3), with_address(2, 1)) == ["10.0.0.2:80"]
+    # The limit was lowered: addresses that Gateways have had all the time, and have by their present status, stay.
+    assert addresses(with_address(1, 2), with_address(2, 1)) == ["10.0.0.1:80", "10.0.0.2:80"]
+
+
 def test_gateways_without_an_address_are_not_served_and_their_owners_are_warned() -> None:
     gateways = [gateway("a"), gateway("b"), gateway("c", addresses=[{"type": "Hostname", "value": "c.test"}])]
 
