@@ -1,8 +1,10 @@
 """Causes of a reload: the namespaces whose changes need it, by the names of sections and the origins of files."""
 
+import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
+from urllib.parse import unquote
 
 from haptic_trio.chunked import Piece, changed_items
 from haptic_trio.haproxy.model import BY_LINE, AuxFile, Config, FileChange, Section
@@ -12,10 +14,20 @@ UNKNOWN: Final = ""
 UNATTRIBUTED: Final = frozenset({UNKNOWN})
 """The namespaces of a change that belongs to no known one; no namespace is slowed down for it."""
 
+# Names of backends begin with a namespace, and those of a route with filters also have that of the route.
+_NAMED: Final = re.compile(
+    r"(?:(?<![\w.:-])|::)(?:[A-Z]+[A-Za-z]*Route_)?([a-z0-9.-]+)_|\b[A-Z]+[A-Za-z]*Route/([a-z0-9.-]+)/"
+)
+
 
 def namespace_of_change(change: Section | FileChange) -> str:
     """Return the namespace whose objects have made *change*; `UNKNOWN` if none has, or several have."""
     return _of_section(change) if isinstance(change, Section) else _of_file(change)
+
+
+def namespaces_named(text: str) -> frozenset[str]:
+    """Return the namespaces in names of backends and in keys of routes in *text*, an entry of a map."""
+    return frozenset(first or second for first, second in _NAMED.findall(unquote(text) if "%" in text else text))
 
 
 def serves_others(config: Config, namespaces: AbstractSet[str]) -> bool:

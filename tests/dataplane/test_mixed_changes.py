@@ -55,7 +55,7 @@ async def test_the_runtime_part_goes_ahead_of_a_single_reload(instance_root: Pat
     async with instances(instance_root, haproxy_binary) as (agent,), backend("a") as one, backend("b") as two:
         await sync_endpoint(agent, site(port, [one]))
         recorder = Recorder(agent)
-        desired = site(port, [two], more=STRUCTURE, entries="x.example app\n")
+        desired = site(port, [two], more=STRUCTURE, entries="x.example other\n")
 
         result = await sync_endpoint(recorder, desired)
 

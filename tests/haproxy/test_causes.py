@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from haptic_trio.chunked import Paged, Piece
-from haptic_trio.haproxy.causes import UNKNOWN, namespace_of_change
+from haptic_trio.haproxy.causes import UNKNOWN, namespace_of_change, namespaces_named
 from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import AuxFile, FileChange, FileKind, Generation, make_file, make_generation
 from haptic_trio.haproxy.plan.plan import TOO_MANY, make_plan
@@ -28,6 +28,22 @@ def _pieces(lines: Iterable[tuple[str, str]]) -> Iterable[Piece]:
     for text, namespace in lines:
         subject = Subject(kind="Ingress", namespace=namespace, name="web")
         yield Piece(f"{text}\n", Origin("f", subject, "t", 1) if namespace else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "namespaces"),
+    [
+        ("shop_web_80", {"shop"}),
+        ("shop_web_80|shop.test|/ bank_canary_web_80=bank_canary", {"shop", "bank"}),
+        ("gateway::shop_web_80>bank", {"shop"}),
+        ("b,1,gateway%3A%3Ashop_web_80%3A%3AHTTPRoute_bank_web%3A%3Aaccess,", {"shop", "bank"}),
+        ("edge/gw/web|shop.test|/admin/ =HTTPRoute/bank/web/0.0", {"bank"}),
+        ("10.0.0.0/8 yes", set()),
+        ("no-route", set()),
+    ],
+)
+def test_entries_of_maps_name_namespaces(text: str, namespaces: set[str]) -> None:
+    assert namespaces_named(text) == namespaces
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,13 @@ def alters_no_server(change: SectionChange) -> bool:
     return change.desired.kind in _SERVING and not count_servers(change)
 
 
+def alters_rules(change: SectionChange) -> bool:
+    """Whether *change* is one of more than servers: requests may meet other rules before it than after it."""
+    if change.desired.kind not in _SERVING:
+        return True
+    return change.header_changed or any(line.keyword not in _SERVER_LINES for line in (*change.removed, *change.added))
+
+
 def _count_server_lines(lines: Iterable[Directive]) -> int:
     return sum(line.keyword in _SERVER_LINES for line in lines)
 

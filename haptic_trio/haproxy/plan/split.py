@@ -54,7 +54,7 @@ from haptic_trio.haproxy.plan.plan import (
 from haptic_trio.haproxy.plan.section_parts import shared_lines, with_servers_of, with_some_servers_of
 from haptic_trio.haproxy.plan.servers import plan_servers
 from haptic_trio.haproxy.plan.shares import Shares, owner_of
-from haptic_trio.haproxy.plan.split_files import SERVING_KINDS, choose_files
+from haptic_trio.haproxy.plan.split_files import SERVING_KINDS, Waiting, choose_files
 from haptic_trio.haproxy.plan.steps import Step
 from haptic_trio.haproxy.sections import index_names, place_in
 
@@ -192,9 +192,8 @@ def _make_effective(
             found[change.key] = section
     added = [found[section.key] for section in diff.added if section.key in found]
     config = put_together(running.config, replaced, added)
-    missing = {section.name for section in diff.added if section.kind in SERVING_KINDS}
-    missing -= {section.name for section in added}
-    files = choose_files(running, desired, config, missing=missing, capabilities=capabilities)
+    waiting = Waiting(desired.config, diff, added)
+    files = choose_files(running, desired, config, waiting=waiting, capabilities=capabilities)
     return make_generation(config, files)
 
 

@@ -1,42 +1,92 @@
 """Selection of changed files that can be applied before a reload brings the rest.
 
 An entry of a map waits for the reload if it names a backend that only the
-reload adds. All entries of a map or list wait if the reload changes the use
-of the file. Certificates, crt-lists and authorities wait if they depend on a
-file that waits.
+reload adds, or whose rules the reload changes: its requests would pass by the
+new rules, such as a password. Then the other changed routes of the namespace
+wait as well, since requests could fall to a shorter path without rules. So
+does a route that is removed, if a backend of its namespace waits.
+All entries of a map or list wait if the reload changes the use of the file.
+Certificates, crt-lists and authorities wait if they depend on a file that
+waits.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
+from urllib.parse import unquote
 
 import msgspec
 
-from haptic_trio.haproxy.config.maps import MapUse, find_map_use, has_entries, parse_map_file
-from haptic_trio.haproxy.model import AuxFile, Config, FileChange, FileKind, Files, Generation, make_file
+from haptic_trio.chunked import Page, Piece, Splice, spliced
+from haptic_trio.haproxy.causes import namespace_of_change, namespaces_named
+from haptic_trio.haproxy.config.maps import MapUse, diff_maps, file_entries, find_map_use, form_of, has_entries
+from haptic_trio.haproxy.model import AuxFile, Config, FileChange, FileKind, Files, Generation, Section, make_file
 from haptic_trio.haproxy.plan.capabilities import Capabilities
 from haptic_trio.haproxy.plan.certificates import CertificatePlanner
-from haptic_trio.haproxy.plan.diff import diff_files
+from haptic_trio.haproxy.plan.diff import ConfigDiff, diff_files
+from haptic_trio.haproxy.plan.plan import alters_rules
 
 SERVING_KINDS: Final = ("backend", "listen")
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_:.-]+")
+_FORM: Final = form_of(MapUse.UNORDERED)
+
+
+class Waiting:
+    """The sections that requests reach by entries of maps, and that the process has only after the reload."""
+
+    def __init__(self, desired: Config, diff: ConfigDiff, added: Iterable[Section]) -> None:
+        """*diff* is the difference of the two configurations; the process gets *added* before the reload."""
+        self._desired = desired
+        self._names = {section.name for section in diff.added if section.kind in SERVING_KINDS}
+        self._names -= {section.name for section in added}
+        altered = [change.desired for change in diff.changed if alters_rules(change)]
+        self._names |= {section.name for section in altered if section.kind in (*SERVING_KINDS, "frontend")}
+        # Lists of users, and profiles: the sections that name them have other rules, too.
+        bases = [section for section in altered if section.kind not in (*SERVING_KINDS, "frontend") and section.name]
+        self._bases = {section.name for section in bases}
+        self.namespaces = frozenset().union(*map(namespaces_named, self._names), map(namespace_of_change, bases))
+        """The namespaces of the sections."""
+        self._known: dict[str, bool] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._names or self._bases)
+
+    def named_in(self, text: str) -> set[str]:
+        """Return the sections that *text*, an entry of a map, names."""
+        return {word for word in words_of(text) if self._has(word)}
+
+    def _has(self, name: str) -> bool:
+        if name not in self._known:
+            self._known[name] = name in self._names or self._depends(name)
+        return self._known[name]
+
+    def _depends(self, name: str) -> bool:
+        if not self._bases:
+            return False
+        sections = (self._desired.find(kind, name) for kind in SERVING_KINDS)
+        return any(not self._bases.isdisjoint(_WORD.findall(one.text)) for one in sections if one is not None)
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of *text* that may be names of sections; names may be percent-encoded."""
+    return _WORD.findall(unquote(text) if "%" in text else text)
 
 
 def choose_files(
-    running: Generation, desired: Generation, effective: Config, *, missing: set[str], capabilities: Capabilities
+    running: Generation, desired: Generation, effective: Config, *, waiting: Waiting, capabilities: Capabilities
 ) -> Files:
-    """Return the files of *desired* that a process with *running* can use together with *effective*.
-
-    *missing* are the names of backends that only the reload adds.
-    """
-    maps: list[FileChange] = []
+    """Return the files of *desired* that a process with *running* can use together with *effective*."""
+    # The frontends decide where requests go.
+    frontends = [one.text for one in running.config.sections if one.kind == "frontend"] if waiting else []
+    maps: list[_MapChange] = []
     others: list[FileChange] = []
     for change in diff_files(running.files, desired.files):
         if not has_entries(running, change):
             others.append(change)
-        elif (taken := _take_map(running, desired, change, missing)) is not None:
-            maps.append(taken)
+        elif (found := _read_map(running, desired, change)) is not None:
+            is_route = any(change.path in text for text in frontends)
+            maps.append(msgspec.structs.replace(found, is_route=is_route))
     count = -1
     # A file that depends on a removed one is found in the next round.
     while count != len(others):
@@ -44,7 +94,7 @@ def choose_files(
         candidate = msgspec.structs.replace(desired, config=effective, files=_with(running.files, others))
         planner = CertificatePlanner(running, candidate, capabilities)
         others = [change for change in others if planner.plan(change) is not None]
-    return _with(running.files, [*maps, *others])
+    return _with(running.files, [*_take_maps(maps, waiting), *others])
 
 
 def _with(files: Files, changes: Sequence[FileChange]) -> Files:
@@ -54,8 +104,32 @@ def _with(files: Files, changes: Sequence[FileChange]) -> Files:
     )
 
 
-def _take_map(running: Generation, desired: Generation, change: FileChange, missing: set[str]) -> FileChange | None:
-    """Return *change* of a map or list without entries for *missing* backends; None if the whole file has to wait."""
+class _MapChange(msgspec.Struct, frozen=True):
+    """A changed map or list that both configurations use in the same way."""
+
+    path: str
+    running: AuxFile
+    desired: AuxFile
+    former: Mapping[str, str]
+    """Values of the changed keys in the running file; of a repeated key, one of them."""
+    latter: Mapping[str, str]
+    """The same in the desired file."""
+    is_ordered: bool = False
+    """Whether it can only change as a whole."""
+    is_route: bool = False
+    """Whether a frontend uses it: its entries may lead requests to backends."""
+
+    def text_of(self, key: str, *values: str) -> str:
+        """Return the parts of an entry that may name sections: keys of routes do, too."""
+        return " ".join((key, *values) if self.is_route else values)
+
+    def named_by(self, key: str) -> str:
+        """Return the parts of the entries of *key* that may name sections."""
+        return self.text_of(key, self.former.get(key, ""), self.latter.get(key, ""))
+
+
+def _read_map(running: Generation, desired: Generation, change: FileChange) -> _MapChange | None:
+    """Return *change* of a map or list; None if the whole file has to wait."""
     before, after, path = change.running, change.desired, change.path
     if before is None or after is None or _uses(running.config, path) != _uses(desired.config, path):
         return None
@@ -63,29 +137,72 @@ def _take_map(running: Generation, desired: Generation, change: FileChange, miss
     if use in {MapUse.NONE, MapUse.OTHER}:
         return None
     if use is MapUse.LIST:
-        return change
-    new = parse_map_file(after.content)
-    held = {key for key, value in new if not missing.isdisjoint(_WORD.findall(value))} if missing else set()
-    if not held:
-        return change
-    former = parse_map_file(before.content)
-    if use is MapUse.ORDERED or not (_is_unique(former) and _is_unique(new)):
-        return None
-    return FileChange(path, before, _without(after, new, dict(former), held, secret=before.secret))
+        return _MapChange(path, before, after, {}, {})
+    found = diff_maps(before.lines, after.lines, form_of(use))
+    former, latter, is_ordered = found.before, found.after, use is MapUse.ORDERED
+    if not found.unique:
+        # The order of equal keys counts, so none of them is known to be unchanged.
+        former, latter = (dict(file_entries(file.lines, form_of(use))) for file in (before, after))
+        return _MapChange(path, before, after, former, latter, is_ordered=True)
+    keys = {key for key in former.keys() | latter.keys() if former.get(key) != latter.get(key)}
+    former, latter = ({key: one[key] for key in keys & one.keys()} for one in (former, latter))
+    return _MapChange(path, before, after, former, latter, is_ordered)
 
 
-def _without(
-    file: AuxFile, entries: Sequence[tuple[str, str]], former: dict[str, str], held: set[str], *, secret: bool
-) -> AuxFile:
-    """Return a map with *entries*, in which the keys *held* have their former values or are missing."""
-    kept = [(key, former[key] if key in held else value) for key, value in entries if key not in held or key in former]
-    # The leading blank keeps a key that begins with `#` from being a comment.
-    content = "".join(f" {key} {value}\n" for key, value in kept)
-    return make_file(FileKind.MAP, file.path, content, secret=secret or file.secret)
+def _take_maps(maps: Sequence[_MapChange], waiting: Waiting) -> list[FileChange]:
+    """Return *maps* without the entries that have to wait."""
+    if not waiting:
+        return [FileChange(one.path, one.running, one.desired) for one in maps]
+    namespaces: set[str] = set()
+    for one in maps:
+        for key, value in one.latter.items():
+            namespaces.update(*map(namespaces_named, waiting.named_in(one.text_of(key, value))))
+        for key in one.former.keys() - one.latter.keys() if one.is_route else ():
+            namespaces |= namespaces_named(one.named_by(key)) & waiting.namespaces
+    taken: list[FileChange] = []
+    for one in maps:
+        held = {key for key, value in one.latter.items() if waiting.named_in(one.text_of(key, value))}
+        if one.is_route:
+            keys = one.former.keys() | one.latter.keys()
+            held |= {key for key in keys if not namespaces.isdisjoint(namespaces_named(one.named_by(key)))}
+        if not held:
+            taken.append(FileChange(one.path, one.running, one.desired))
+        elif not one.is_ordered:
+            taken.append(FileChange(one.path, one.running, _with_former(one, held)))
+    return taken
 
 
-def _is_unique(entries: Sequence[tuple[str, str]]) -> bool:
-    return len({key for key, _ in entries}) == len(entries)
+def _with_former(change: _MapChange, held: set[str]) -> AuxFile:
+    """Return the desired map, in which the keys *held* have their former values or are missing."""
+    pages = change.desired.lines.pages
+    splices: list[Splice[Piece]] = []
+    count = 0
+    for page in pages.pages:
+        if not held.isdisjoint(page.summary(_FORM.keys)):
+            splices.append(Splice(count, len(page.items), _chosen(page, lambda key: key not in held)))
+        count += len(page.items)
+    # The lines before them may have no end.
+    former = [Piece("\n")]
+    for page in change.running.lines.pages.pages:
+        if not held.isdisjoint(page.summary(_FORM.keys)):
+            former += _chosen(page, lambda key: key in held)
+    content = spliced(pages, [*splices, Splice(count, 0, tuple(former))])
+    return make_file(FileKind.MAP, change.path, content, secret=change.running.secret or change.desired.secret)
+
+
+def _chosen(page: Page[Piece], is_chosen: Callable[[str], bool]) -> tuple[Piece, ...]:
+    """Return the lines of a page whose keys are chosen, with the origins of its pieces."""
+    pieces = page.items
+    if not all(piece.text.endswith("\n") for piece in pieces[:-1] if piece.text):
+        pieces = (Piece("".join([piece.text for piece in pieces])),)
+    found: list[Piece] = []
+    for piece in pieces:
+        lines = [
+            line for line in piece.text.split("\n") if all(is_chosen(key) for key, _ in _FORM.read((Piece(line),)))
+        ]
+        text = "".join(f"{line}\n" for line in lines if line)
+        found += [Piece(text, piece.origin)] if text else []
+    return tuple(found)
 
 
 def _uses(config: Config, path: str) -> set[tuple[object, ...]]:

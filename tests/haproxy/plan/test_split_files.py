@@ -1,0 +1,86 @@
+"""Routes wait for the reload that brings the rules of their backends, and others do not."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from haptic_trio.haproxy.model import Generation, make_generation
+from haptic_trio.haproxy.plan.operations import AddMapEntry, DeleteMapEntry, SetServerAddress
+from haptic_trio.haproxy.plan.split import split_plan
+from tests.haproxy.plan.test_split import MAP, build
+from tests.haproxy.test_causes import lines_of
+
+OWN = "backend shop_own from http\n  server s1 10.0.0.1:80\n"
+OTHER = "backend shop_other from http\n  server s1 10.0.0.1:80\n"
+DENY = "  http-request deny unless { http_auth(users_shop_own) }\n"
+FROM_OTHER, OTHERS = OWN.replace("from http", "from others"), "defaults others\n  mode http\n"
+USERS = "userlist users_shop_own\n  user one insecure-password one\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"more": OWN}, {"more": OWN + DENY}),
+        ({"more": OWN + DENY + USERS}, {"more": OWN + DENY + USERS.replace("one", "two")}),
+        ({"more": FROM_OTHER, "defaults": OTHERS}, {"more": FROM_OTHER, "defaults": OTHERS + "  http-request deny\n"}),
+        ({"more": OWN}, {"more": FROM_OTHER, "defaults": OTHERS}),
+    ],
+    ids=["rule", "users", "profile", "another profile"],
+)
+def test_a_route_waits_for_the_rules_of_its_backend(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    running = build({MAP: "/a shop_own\n/b app\n"}, before)
+    desired = {MAP: "/a shop_own\n/b shop_own\n/c more%3A%3Ax,shop_own\n/d app\n"}
+    found = split_plan(running, build(desired, after))
+    assert found.reasons
+    assert found.operations == (AddMapEntry(MAP, "/d", "app"),)
+
+
+def test_servers_and_routes_of_others_do_not_wait_for_rules() -> None:
+    running = build({MAP: "/a shop_own\n/b web_app\n", "more": OWN + OTHER})
+    changed = OTHER.replace("0.1", "0.2")
+    found = split_plan(running, build({MAP: "/a shop_own\n/c web_app\n/d shop_other\n", "more": OWN + DENY + changed}))
+    assert found.operations == (
+        SetServerAddress("shop_other", "s1", "10.0.0.2", 80),
+        DeleteMapEntry(MAP, "/b"),
+        AddMapEntry(MAP, "/c", "web_app"),
+        AddMapEntry(MAP, "/d", "shop_other"),
+    )
+
+
+def test_a_route_is_removed_after_the_rules_of_its_namespace_change() -> None:
+    # Its requests go to a shorter path, whose backend has no rule yet.
+    running = build({MAP: "/ shop_own\n/admin shop_other\n/b web_app\n", "more": OWN + OTHER + DENY})
+    found = split_plan(running, build({MAP: "/ shop_own\n", "more": OWN + DENY}))
+    assert found.operations == (DeleteMapEntry(MAP, "/b"),)
+
+
+def test_no_route_of_a_namespace_changes_before_another_one_that_waits() -> None:
+    # The entries of rules change places: the first half of that would lead from `/admin` to what was the other rule.
+    rules = "maps/rules.map"
+    frontend = {"frontend": f"  http-request set-var(txn.rule) path,map({rules})\n"}
+    former = {rules: "HTTPRoute/shop/r/0 shop_other\nHTTPRoute/shop/r/1 shop_own\n"}
+    latter = {rules: "HTTPRoute/shop/r/0 shop_own\nHTTPRoute/shop/r/1 shop_new\n"}
+    added = OTHER.replace("other", "new") + DENY
+    running = build({MAP: "/admin =HTTPRoute/shop/r/0\n/ =HTTPRoute/shop/r/1\n", "more": OWN + OTHER}, frontend, former)
+    routes = {MAP: "/admin =HTTPRoute/shop/r/1\n/ =HTTPRoute/shop/r/0\n/b app\n"}
+    found = split_plan(running, build(routes, {"more": OWN + OTHER + added}, frontend, latter))
+    assert found.operations == (AddMapEntry(MAP, "/b", "app"),)
+
+
+def test_a_list_of_addresses_does_not_wait_with_the_routes_of_its_namespace() -> None:
+    allow = OWN + "  http-request deny unless { src,map_ip(maps/allow.map) -m found }\n"
+    running = build({MAP: "/a shop_own\n", "more": allow + OTHER, "maps/allow.map": "10.0.0.0/8 shop_1\n"})
+    changed = {MAP: "/a shop_own\n/b shop_other\n", "more": allow + OTHER + DENY, "maps/allow.map": ""}
+    found = split_plan(running, build(changed))
+    assert found.operations == (DeleteMapEntry("maps/allow.map", "10.0.0.0/8"),)
+
+
+def test_a_route_that_waits_counts_for_the_namespace_of_its_object() -> None:
+    def routed(more: str, *entries: tuple[str, str]) -> Generation:
+        base = build({"more": more})
+        return make_generation(base.config, base.files.changed([lines_of(*entries, path=MAP)]))
+
+    running = routed(OWN, ("/a shop_own", "shop"), ("/c app", "web"))
+    found = split_plan(running, routed(OWN + OTHER, ("/a shop_other", "shop"), ("/d app", "web")))
+    assert found.operations == (DeleteMapEntry(MAP, "/c"), AddMapEntry(MAP, "/d", "app"))
+    assert found.causes == found.affected == frozenset({"shop"})
