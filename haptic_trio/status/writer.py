@@ -33,8 +33,8 @@ RETRY_BASE: Final = 0.25
 RETRY_MAX: Final = 60.0
 _SHARE: Final = 32
 """Objects of a namespace that wait with the highest priority; the more there are, the lower is that of the next one."""
-_CHUNK: Final = 250
-"""Objects that are compared between two checkpoints."""
+_STEP: Final = 0.01
+"""Seconds of comparisons between two checkpoints; an object with many parents takes far longer than another one."""
 _MOST_FETCHES: Final = 20
 """Fetches for the status of one object, one after the other, before it is retried later."""
 
@@ -186,13 +186,16 @@ class StatusWriter:
             await self._enqueue(self._ledger.everything(sources))
 
     async def _enqueue(self, keys: Sequence[StatusKey]) -> None:
-        for start in range(0, len(keys), _CHUNK):
-            for key in filter(self._may_differ, keys[start : start + _CHUNK]):
+        began = trio.current_time()
+        for key in keys:
+            if self._may_differ(key):
                 # One change, such as that of a Service, can change the statuses of all routes of a namespace.
                 waiting = self._waiting.setdefault(key.ref.namespace, set())
                 waiting.add(key)
                 self._controller.enqueue(key, priority=-(len(waiting) // _SHARE).bit_length())
-            await trio.lowlevel.checkpoint()
+            if trio.current_time() - began >= _STEP:
+                await trio.lowlevel.checkpoint()
+                began = trio.current_time()
 
     def _may_differ(self, key: StatusKey) -> bool:
         try:

@@ -1,11 +1,13 @@
 """The leader writes a status once when it differs, and removes only its own fields."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from haptic_trio.channels import Latest
 from haptic_trio.gateway.listeners.port_rules import PortRules
@@ -17,8 +19,8 @@ from haptic_trio.k8s.resource import Resource, ResourceRef, ResourceType, ref_of
 from haptic_trio.k8s.store import Store, Stores
 from haptic_trio.status.gateway import GatewayStatus, RouteStatus
 from haptic_trio.status.ingress import Addresses, IngressClaim, IngressStatus
-from haptic_trio.status.sources import StatusKey, StatusSource
-from haptic_trio.status.writer import StatusLedger, StatusWriter, find_object, follow_service
+from haptic_trio.status.sources import Status, StatusKey, StatusSource
+from haptic_trio.status.writer import WORKERS, StatusLedger, StatusWriter, find_object, follow_service
 from tests.gateway.objects import CONTROLLER, gateway, gateway_class, route, rule, stores_of
 from tests.gateway.objects import service as service_of_gateway
 from tests.k8s.api.api_cluster import Reports, connected
@@ -279,6 +281,30 @@ async def test_statuses_of_a_namespace_do_not_wait_behind_many_of_another(desk: 
     written = server.namespaces.index("one"), server.namespaces.index("two")
     # They are queued after all the others, which begin to be written meanwhile.
     assert max(written) < 1000, written
+
+
+async def test_other_tasks_have_turns_between_comparisons_that_take_long(
+    desk: Desk, nursery: trio.Nursery, mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn, comparisons = 0, Counter[int]()
+    wanted = desk.source.wanted
+
+    def slow(resource: Resource) -> Status | None:
+        mock_clock.jump(0.006)
+        comparisons[turn] += 1
+        return wanted(resource)
+
+    monkeypatch.setattr(desk.source, "wanted", slow)
+    desk.stores["ingresses"].replace([ingress(f"web-{number}") for number in range(100)])
+    server = Recording(100)
+    nursery.start_soon(StatusWriter(server, desk.stores, [desk.source]).run, ())
+    while not server.is_done.is_set():
+        await trio.lowlevel.checkpoint()
+        turn += 1
+    nursery.cancel_scope.cancel()
+
+    # Each of the workers compares one more.
+    assert max(comparisons.values()) <= 2 + WORKERS, comparisons
 
 
 async def test_other_addresses_reach_every_ingress(office: Office) -> None:
