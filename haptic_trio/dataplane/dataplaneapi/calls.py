@@ -84,10 +84,11 @@ def _change_map(step: ReplaceMap, present: tuple[Entry, ...] | None, use: MapUse
     is_simple = present is not None and len(before) == len(present) and len(after) == len(step.entries)
     if use is not MapUse.UNORDERED or not is_simple:
         raise UnsendableError(f"map {step.map} cannot be changed entry by entry: it has ordered or repeated keys")
+    # Removed ones last, as in every plan: what falls to a shorter path has its rules by then.
     return [
-        *(DeleteMapEntry(step.map, key) for key in before if key not in after),
-        *(SetMapEntry(step.map, key, value) for key, value in after.items() if before.get(key, value) != value),
         *(AddMapEntry(step.map, key, value) for key, value in after.items() if key not in before),
+        *(SetMapEntry(step.map, key, value) for key, value in after.items() if before.get(key, value) != value),
+        *(DeleteMapEntry(step.map, key) for key in before if key not in after),
     ]
 
 

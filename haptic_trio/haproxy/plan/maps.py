@@ -16,11 +16,11 @@ from haptic_trio.haproxy.plan.operations import (
     AddMapEntry,
     DeleteAclEntry,
     DeleteMapEntry,
-    Operation,
     ReplaceAcl,
     ReplaceMap,
     SetMapEntry,
 )
+from haptic_trio.haproxy.plan.steps import Phase, Step
 from haptic_trio.haproxy.text_lines import Lines
 
 MAX_MAP_STEPS: Final = 100
@@ -32,8 +32,8 @@ MAX_ENTRY_BYTES: Final = 4096
 _UNSENDABLE: Final = re.compile("[\0\r]")
 
 
-def plan_entries(path: str, use: MapUse, before: Lines, after: Lines) -> list[Operation] | str:
-    """Return the operations from *before* to *after*, or the reason for a reload."""
+def plan_entries(path: str, use: MapUse, before: Lines, after: Lines) -> list[Step] | str:
+    """Return the steps from *before* to *after*, or the reason for a reload."""
     form = form_of(use)
     change = diff_maps(before, after, form)
     if change.same:
@@ -47,19 +47,21 @@ def plan_entries(path: str, use: MapUse, before: Lines, after: Lines) -> list[Op
     one_by_one = change.unique and use is not MapUse.ORDERED and len(changed) <= MAX_MAP_STEPS
     if not one_by_one or any(key[:1] == "#" for key in changed):
         replacement = make_replacement(path, use, file_entries(after, form))
-        return find_unsendable(replacement) or [replacement]
+        return find_unsendable(replacement) or [(Phase.REROUTE, replacement)]
     gone = [key for key in old if key not in new]
     come = [key for key in new if key not in old]
+    steps: list[Step]
     if use is MapUse.LIST:
         # Added first, so that a key that is only written differently is never missing.
-        operations: list[Operation] = [AddAclEntry(path, key) for key in come]
-        operations += [DeleteAclEntry(path, key) for key in gone]
+        steps = [(Phase.ROUTE, AddAclEntry(path, key)) for key in come]
+        steps += [(Phase.UNROUTE, DeleteAclEntry(path, key)) for key in gone]
     else:
-        operations = [DeleteMapEntry(path, key) for key in gone]
-        operations += [SetMapEntry(path, key, value) for key, value in new.items() if old.get(key, value) != value]
-        operations += [AddMapEntry(path, key, new[key]) for key in come]
+        altered = [(key, value) for key, value in new.items() if old.get(key, value) != value]
+        steps = [(Phase.ROUTE, AddMapEntry(path, key, new[key])) for key in come]
+        steps += [(Phase.REROUTE, SetMapEntry(path, key, value)) for key, value in altered]
+        steps += [(Phase.UNROUTE, DeleteMapEntry(path, key)) for key in gone]
     # A deleted key is checked as well, without its value.
-    return _find_unsendable((key, "-" if use is MapUse.LIST else new.get(key, "-")) for key in changed) or operations
+    return _find_unsendable((key, "-" if use is MapUse.LIST else new.get(key, "-")) for key in changed) or steps
 
 
 def make_replacement(path: str, use: MapUse, entries: Iterable[Entry]) -> Replacement:

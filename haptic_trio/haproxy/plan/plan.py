@@ -26,7 +26,7 @@ from haptic_trio.haproxy.plan.diff import (
 from haptic_trio.haproxy.plan.maps import plan_entries
 from haptic_trio.haproxy.plan.operations import Plan
 from haptic_trio.haproxy.plan.servers import plan_servers
-from haptic_trio.haproxy.plan.steps import Phase, Step, order_steps
+from haptic_trio.haproxy.plan.steps import Step, order_steps
 
 UNKNOWN_GENERATION: Final = "unknown generation"
 """Reason for a reload: HAProxy runs no generation yet, or one that is not known, so nothing can be compared."""
@@ -233,4 +233,4 @@ def _plan_entries(running: Generation, change: FileChange, draft: _Draft) -> Non
     if isinstance(found, str):
         draft.take(change, None, [f"{_name_file(change)} changed: {found}"])
     else:
-        draft.take(change, [(Phase.ROUTE, operation) for operation in found], [])
+        draft.take(change, found, [])

@@ -24,13 +24,17 @@ class Phase(IntEnum):
     PUBLISH = 7
     """Backends that are complete."""
     ROUTE = 8
-    """Entries of maps, which refer to backends, and of ACL lists."""
-    UNLIST = 9
+    """New entries of maps, which refer to backends, and of ACL lists."""
+    REROUTE = 9
+    """Changed entries of maps, and whole maps and ACL lists: new paths have entries of their own by now."""
+    UNROUTE = 10
+    """Removed entries: what falls to a shorter path has the rules that this path is to have."""
+    UNLIST = 11
     """Removed lines of crt-lists."""
-    FORGET = 10
+    FORGET = 12
     """Certificates that are no longer referred to."""
-    UNPUBLISH = 11
-    REMOVE = 12
+    UNPUBLISH = 13
+    REMOVE = 14
     """Servers, then backends."""
 
 

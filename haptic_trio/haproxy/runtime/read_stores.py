@@ -71,7 +71,7 @@ class StoreReader:
             return
         if found == known.entries or (known.sorted is not None and sorted(found) == known.sorted):
             return
-        steps = None if find_unsendable(known.whole) else ((Phase.ROUTE, known.whole),)
+        steps = None if find_unsendable(known.whole) else ((Phase.REROUTE, known.whole),)
         yield Finding(kind, f"{kind} {known.path} changed", steps)
 
     def _compare_lists(self, answers: Sequence[str]) -> Iterator[Finding]:

@@ -316,7 +316,7 @@ async def test_relative_paths_become_those_of_the_api() -> None:
 
 async def test_runtime_part_of_a_change_goes_ahead_of_its_reload() -> None:
     api = FakeDataplaneApi()
-    former, desired = generation(), generation(balance="leastconn", hosts=HOSTS + "c.example.com app\n")
+    former, desired = generation(), generation(balance="leastconn", hosts=HOSTS + "c.example.com other\n")
     async with open_endpoint(api) as endpoint:
         await sync_endpoint(endpoint, former)
         loads = api.loads

@@ -75,8 +75,8 @@ async def test_many_changes_of_a_map_are_made_entry_by_entry() -> None:
     entries = "runtime/maps/host.map/entries"
     assert writes == [
         f"PUT {NOTE}",
-        f"DELETE {entries}/app.example.com",
         *[f"POST {entries}"] * 300,
+        f"DELETE {entries}/app.example.com",
         "PUT storage/maps/host.map",
         f"PUT {NOTE}",
     ]

@@ -59,6 +59,23 @@ def test_more_than_a_hundred_changes_replace_the_map_at_once() -> None:
     assert _map_plan("", more).operations == (ReplaceMap(MAP, parse_map_file(more.encode())),)
 
 
+def test_no_path_falls_to_a_shorter_one_before_that_has_its_rules() -> None:
+    text = HEAD.format(use=f"{MAP},x").replace(MAP, "maps/a.map") + f"    use_backend %[path,map_beg({MAP})]\n"
+    # Each path of the first map has a shorter one in the second, which guards it after the change, or before it.
+    before = {"maps/a.map": "/a/b guarded\n", MAP: "/a open\n/x guarded\n"}
+    after = {"maps/a.map": "/x/y guarded\n", MAP: "/a guarded\n/x open\n"}
+    running, desired = (
+        _generation(text, *(make_file(FileKind.MAP, path, content) for path, content in files.items()))
+        for files in (before, after)
+    )
+    assert make_plan(running, desired).operations == (
+        AddMapEntry("maps/a.map", "/x/y", "guarded"),
+        SetMapEntry(MAP, "/a", "guarded"),
+        SetMapEntry(MAP, "/x", "open"),
+        DeleteMapEntry("maps/a.map", "/a/b"),
+    )
+
+
 def test_where_the_order_of_keys_counts_the_map_is_replaced() -> None:
     text = HEAD.replace("map(", "map_reg(")
     running = _generation(text.format(use=MAP), make_file(FileKind.MAP, MAP, "^/a 1\n^/ 2\n"))

@@ -112,7 +112,7 @@ def test_a_change_that_needs_a_reload_as_a_whole_is_not_split() -> None:
             {"app": BASE["app"] + "  server s3 10.0.0.3:80 check\n"},
             [AddServer("app", "s3", "10.0.0.3:80", ("check",)), SetServerState("app", "s3", "ready")],
         ),
-        ({MAP: "/a app\n/c app\n"}, [DeleteMapEntry(MAP, "/b"), AddMapEntry(MAP, "/c", "app")]),
+        ({MAP: "/a app\n/c app\n"}, [AddMapEntry(MAP, "/c", "app"), DeleteMapEntry(MAP, "/b")]),
         ({"ssl/a.pem": pem("a.test", 2)}, [StoreCertificate("ssl/a.pem", pem("a.test", 2).encode())]),
         (
             {"ssl/b.pem": pem("b.test"), LIST: "ssl/a.pem\nssl/b.pem\n"},
@@ -202,9 +202,9 @@ def test_a_backend_goes_ahead_with_its_routes_where_the_process_can_add_it() -> 
         AddServer("new", "s1", "10.0.0.1:80"),
         SetServerState("new", "s1", "ready"),
         PublishBackend("new"),
-        SetMapEntry(MAP, "/b", "new"),
         AddMapEntry(MAP, "/c", "app"),
         AddMapEntry(MAP, "/n", "new"),
+        SetMapEntry(MAP, "/b", "new"),
     )
 
 

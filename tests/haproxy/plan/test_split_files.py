@@ -41,9 +41,9 @@ def test_servers_and_routes_of_others_do_not_wait_for_rules() -> None:
     found = split_plan(running, build({MAP: "/a shop_own\n/c web_app\n/d shop_other\n", "more": OWN + DENY + changed}))
     assert found.operations == (
         SetServerAddress("shop_other", "s1", "10.0.0.2", 80),
-        DeleteMapEntry(MAP, "/b"),
         AddMapEntry(MAP, "/c", "web_app"),
         AddMapEntry(MAP, "/d", "shop_other"),
+        DeleteMapEntry(MAP, "/b"),
     )
 
 
@@ -82,5 +82,5 @@ def test_a_route_that_waits_counts_for_the_namespace_of_its_object() -> None:
 
     running = routed(OWN, ("/a shop_own", "shop"), ("/c app", "web"))
     found = split_plan(running, routed(OWN + OTHER, ("/a shop_other", "shop"), ("/d app", "web")))
-    assert found.operations == (DeleteMapEntry(MAP, "/c"), AddMapEntry(MAP, "/d", "app"))
+    assert found.operations == (AddMapEntry(MAP, "/d", "app"), DeleteMapEntry(MAP, "/c"))
     assert found.causes == found.affected == frozenset({"shop"})
