@@ -29,7 +29,7 @@ from haptic_trio.templating.incremental.outputs import Recall
 from haptic_trio.templating.incremental.refresh import Touched, take_changes
 from haptic_trio.templating.values.limits import clock, cpu_clock
 from haptic_trio.templating.values.subjects import FragmentKey
-from haptic_trio.templating.views import ResourcesView, answers_from, showing
+from haptic_trio.templating.views import ResourcesView, answers_from, seen_in, showing
 
 LONGEST_RENDER = 1.0
 """Seconds after which the render of a change is given up: the changes of others wait meanwhile."""
@@ -187,7 +187,7 @@ def _shown(session: Session, overlays: Mapping[str, Overlay]) -> Iterator[None]:
                 overlay.touched, {_id_of(ref): overlay.by_ref(ref) for ref in refs}, answers_from(overlay.get)
             )
             restored[name] = Touched(
-                overlay.touched, {_id_of(ref): base.by_ref(ref) for ref in refs}, answers_from(base.get)
+                overlay.touched, {_id_of(ref): base.by_ref(ref) for ref in refs}, answers_from(seen_in(views[name]).get)
             )
     try:
         with ExitStack() as stack:

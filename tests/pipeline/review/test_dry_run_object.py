@@ -1,9 +1,11 @@
 """A dry run fetches on-demand objects but nothing over HTTP, has a time limit, and leaves no change behind."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 import trio
+import trustme
 
 from haptic_trio.config.model import Config, StoreKind
 from haptic_trio.httpstore.content import Content, Offer, Offers
@@ -17,9 +19,10 @@ from haptic_trio.pipeline.render import Renderer
 from haptic_trio.pipeline.review.dry_run_object import DryRunError, DryRunRender, render_dry_run
 from haptic_trio.stages.components import make_stores
 from haptic_trio.templating.incremental.outputs import Recall
+from tests.pipeline.review.test_dry_run import Site as LibrarySite
 from tests.support.components.on_demand import Cluster
 from tests.support.components.pipeline import config_of, stores_of
-from tests.support.kubernetes import service
+from tests.support.kubernetes import ingress, path, rule, service, tls_secret
 
 HEAD = "global\n    maxconn 10\n"
 WATCHED = {
@@ -219,3 +222,43 @@ async def test_newest_render_is_none_of_stores_that_have_changed_since() -> None
     site.put(service("web", needed="yes"))
 
     assert site.renderer.newest(site.stores) is None
+
+
+class TlsSite(LibrarySite):
+    """A site that has each Ingress in all of its stores."""
+
+    def stores_for(self, kind: str) -> tuple[str, ...]:
+        if kind == "Ingress":
+            return tuple(name for name in self.stores if name.startswith("ingresses"))
+        return super().stores_for(kind)
+
+
+@pytest.mark.haproxy
+async def test_a_quarantined_object_is_found_in_its_good_version_after_a_review(
+    haproxy_binary: Path, tmp_path: Path
+) -> None:
+    context = {"httpPort": 18080, "httpsPort": 18443}
+    templating = {"libraries": ["base", "ssl", "ingress", "nginx-annotations"], "extraContext": context}
+    site = TlsSite(haproxy_binary, tmp_path, templating=templating)
+    issued = trustme.CA().issue_cert("*.test", key_type=trustme.KeyType.ECDSA)
+    pair = tls_secret("pair", issued.cert_chain_pems[0].bytes(), issued.private_key_pem.bytes())
+    site.stores["tlsSecrets"].upsert(pair)
+
+    def web(name: str, **annotations: str) -> Resource:
+        names = {f"nginx.ingress.kubernetes.io/{key}": text for key, text in annotations.items()}
+        tls = [] if annotations else [{"hosts": [f"{name}.test"], "secretName": "pair"}]
+        return ingress(name, rule(f"{name}.test", path("/", "web")), annotations=names, tls=tls)
+
+    site.put(service("web"), web("other"), web("broken"))
+    await site.run()
+    # Its good version alone names the Secret.
+    site.put(web("broken", **{"limit-rps": "nonsense"}))
+    before = await site.run()
+    assert [held.ref.name for held in site.quarantine.objects] == ["broken"]
+
+    assert "broken.test" in before.generation.files["ssl/https.list"].content.decode()
+    await site.try_out(web("other", **{"limit-rps": "5"}))
+    after = await site.run()
+
+    assert after.generation.text == before.generation.text
+    assert after.generation.id == before.generation.id
