@@ -52,8 +52,9 @@ class Intake:
         """Whether the present cycle is the first one, which renders everything, however few objects changed."""
         self._taken: set[ResourceRef] = set()
         self._counts: Counter[Queue] = Counter()
+        """As how many objects those of each queue count. What exceeds the share of a cycle counts in the next ones."""
         self._total = 0
-        """Sum of `_counts`."""
+        """As how many objects those of this cycle count."""
         self._cycle = 0
         self._last_cycles: dict[str, int] = {}
         """By namespace, the last cycle before this one that took in a change of it; for a new one, in the future."""
@@ -152,10 +153,9 @@ class Intake:
         return self._last_cycles.get(namespace, inf)
 
     def _take(self, ref: ResourceRef, weight: int) -> None:
-        # One large object leaves room for the changes of others.
-        weight = min(weight, self._share)
         self._counts[ref.kind, ref.namespace] += weight
-        self._total += weight
+        # One large object leaves room for the changes of others.
+        self._total += min(weight, self._share)
         self._taken.add(ref)
 
     def _remember(self, namespace: str, cycle: int) -> None:
@@ -178,11 +178,13 @@ class Intake:
         The oldest changes of a queue come first. With *is_for_others* the cycle is for changes that have not waited,
         and none that has waited is taken in. With *is_for_all* everything is taken in, as in the first cycle.
         """
-        for _, namespace in self._counts:
+        for namespace in {ref.namespace for ref in self._taken}:
             last = self._last_cycles.get(namespace, self._cycle + SETTLING)
             self._remember(namespace, max(last, self._cycle))
         self._taken.clear()
-        self._counts.clear()
+        # Without this, a large object that changes all the time would be in every cycle that other changes begin.
+        rest = {queue: count - self._share for queue, count in self._counts.items()}
+        self._counts = Counter({queue: count for queue, count in rest.items() if count > 0})
         self._total = 0
         self._cycle += 1
         self._is_first = not self._has_begun

@@ -274,3 +274,31 @@ def test_large_objects_of_many_namespaces_take_turns() -> None:
     assert sorted([*taken, *sum(cycles, ())], key=wanted.index) == wanted
     # One from the front, and one whose namespace has been quiet.
     assert max(len(cycle) for cycle in cycles) <= 2
+
+
+def test_a_large_object_that_changes_all_the_time_is_not_in_every_cycle_of_others() -> None:
+    (big,), victims = refs(1), refs(4, "victim")
+    intake = begun()
+    assert intake.admits(big, large(big, 3 * FIRST_SHARE))
+
+    for ref in victims[:2]:
+        assert intake.begin(is_for_others=True) == ()
+        assert not intake.admits(big, large(big, 3 * FIRST_SHARE))
+        assert intake.admits(ref, service("a"))
+    # It has a cycle of its own as soon as no others wait, and owes more then.
+    assert intake.begin() == (big,)
+    for ref in victims[2:]:
+        intake.begin(is_for_others=True)
+        assert not intake.admits(big, large(big, 1))
+        assert intake.admits(ref, service("a"))
+
+
+def test_what_a_large_object_owes_ends_after_cycles_of_others() -> None:
+    (big,) = refs(1)
+    intake = begun()
+    assert intake.admits(big, large(big, 3 * FIRST_SHARE))
+
+    for _cycle in range(3):
+        intake.begin(is_for_others=True)
+
+    assert intake.admits(big, large(big, 1))
