@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+import httpx
 import msgspec
 import trio
 from yaml import YAMLError
@@ -89,19 +90,17 @@ async def load_kubeconfig(path: Path, context: str | None = None) -> Credentials
     named = [auth.server_ca_file, auth.client_cert_file, auth.client_key_file]
     files = (path, *(Path(str(file)) for file in named if file and str(file) not in inline))
     user, _ = _entries(auth)
-    if not auth.server.startswith(("https://", "http://")):
-        server = _without_user(auth.server)
-        raise CredentialsError(
-            f"{path}: context {auth.active_context}: the server {server!r} has no scheme; write https://{server}"
-        )
+    where = f"{path}: context {auth.active_context}"
+    server = _address(auth.server, f"{where}: the server")
+    proxy = None if auth.proxy is None else _address(auth.proxy, f"{where}: the proxy-url")
     token_file = path.parent / user["tokenFile"] if user.get("tokenFile") else None
     return Credentials(
-        server=auth.server,
+        server=server,
         context=verify if isinstance(verify, ssl.SSLContext) else ssl.create_default_context(),
         token=await read_token(token_file) if token_file else _checked(auth.token or "", path),
         token_file=token_file,
         server_name=auth.tls_server_name or "",
-        proxy=auth.proxy,
+        proxy=proxy,
         files=files,
         stamp=stamp + await _stamp_in_thread(files[1:]),
         title=f"context {auth.active_context} of {path}",
@@ -158,6 +157,22 @@ def _checked(token: object, path: Path) -> str:
     if not isinstance(token, str) or not (text.isascii() and text.isprintable()):
         raise CredentialsError(f"{path}: the token is not one line of ASCII characters")
     return text
+
+
+def _address(value: object, title: str) -> str:
+    """Return the URL *value*; for what no client accepts, raises a `CredentialsError` that begins with *title*."""
+    if not isinstance(value, str):
+        raise CredentialsError(f"{title} is not text, but a URL such as https://HOST:PORT is needed")
+    shown = _without_user(value)
+    if "://" not in value:
+        raise CredentialsError(f"{title} {shown!r} has no scheme; write https://{shown}")
+    try:
+        url = httpx.URL(value)
+    except httpx.InvalidURL:
+        url = httpx.URL()
+    if url.scheme not in ("https", "http") or not url.host or not (url.port is None or 0 < url.port < 2**16):
+        raise CredentialsError(f"{title} {shown!r} is not a URL such as https://HOST:PORT or http://HOST:PORT")
+    return value
 
 
 def stamp_of(files: Iterable[Path]) -> Stamp:

@@ -308,6 +308,36 @@ async def test_error_about_an_address_shows_no_password(tmp_path: Path) -> None:
     assert "MARK7f" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("server", "https://127.0.0.1:abc", "'https://127.0.0.1:abc' is not a URL"),
+        ("server", "https://127.0.0.1:0", "'https://127.0.0.1:0' is not a URL"),
+        ("server", "https://127.0.0.1:65536", "'https://127.0.0.1:65536' is not a URL"),
+        ("server", "https://", "'https://' is not a URL"),
+        ("server", "http://[::1", "'http://[::1' is not a URL"),
+        ("server", "ftp://a:MARK7f@127.0.0.1", "'ftp://127.0.0.1' is not a URL"),
+        ("server", 5, "is not text"),
+        ("proxy-url", "127.0.0.1:3128", "'127.0.0.1:3128' has no scheme; write https://127.0.0.1:3128"),
+        ("proxy-url", "http://a:MARK7f@127.0.0.1:xx", "'http://127.0.0.1:xx' is not a URL"),
+        ("proxy-url", "socks5://127.0.0.1:1", "'socks5://127.0.0.1:1' is not a URL such as https://HOST:PORT"),
+        ("proxy-url", ["http://127.0.0.1:1"], "is not text"),
+    ],
+)
+async def test_address_that_the_client_rejects_is_reported_with_its_field(
+    tmp_path: Path, field: str, value: object, message: str
+) -> None:
+    path, content = tmp_path / "config", yaml.safe_load(GOOD)
+    content["clusters"][0]["cluster"][field] = value
+    path.write_text(yaml.safe_dump(content))
+
+    with pytest.raises(CredentialsError) as raised:
+        await load_kubeconfig(path)
+
+    assert str(raised.value).startswith(f"{path}: context dev: the {field} {message}")
+    assert "MARK7f" not in str(raised.value)
+
+
 async def test_error_of_the_server_has_its_address_and_the_context(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text(GOOD)
