@@ -13,6 +13,8 @@ pytestmark = pytest.mark.haproxy
 
 NGINX = "nginx.ingress.kubernetes.io/"
 LISTED, SLOW = {"whitelist-source-range": "192.0.2.1"}, {"proxy-read-timeout": "5"}
+WIDER = {"whitelist-source-range": "192.0.2.1, 127.0.0.0/8"}
+DENIED = {"denylist-source-range": "127.0.0.0/8"}
 
 
 def shop(name: str, annotations: dict[str, str], *paths: str, kind: str = "Prefix") -> dict[str, Any]:
@@ -53,6 +55,16 @@ CHANGES = {
         [shop("one", LISTED | SLOW, "/public", "/admin"), shop("two", SLOW, "/two")],
         404,
     ),
+    "an Ingress gets another path, which more clients may use": (
+        [shop("open", {}, "/open"), shop("one", LISTED, "/admin")],
+        [shop("open", {}, "/open"), shop("one", WIDER | SLOW, "/public")],
+        403,
+    ),
+    "an Ingress admits more clients, but not all of them": (
+        [shop("open", {}, "/open"), shop("one", LISTED, "/admin")],
+        [shop("open", {}, "/open"), shop("one", WIDER | DENIED, "/admin")],
+        403,
+    ),
 }
 
 
@@ -71,6 +83,10 @@ async def test_a_guarded_path_is_not_open_before_the_reload(change: str, site: S
         site.write("mark", *mark(1, port))
         async with controller(site, haproxy_binary) as running:
             await running.serves(site, "shop.test", "one", before[0]["spec"]["rules"][0]["http"]["paths"][0]["path"])
+            await running.quiet()
+            since = len(running.events)
+            site.write("first", shop("first", SLOW, "/first"))
+            await running.wait(InstanceDeployed, lambda event: event.result.reloaded, since=since)
             await running.quiet()
             known = (await site.get("shop.test", "/admin"))[0]
             since = len(running.events)

@@ -5,6 +5,9 @@ reload adds, or whose rules the reload changes: its requests would pass by the
 new rules, such as a password. Then the other changed routes of the namespace
 wait as well, since requests could fall to a shorter path without rules. So
 does a route that is removed, if a backend of its namespace waits.
+Files of an object that only rules of backends look up, such as the networks
+and keys of its clients, wait with these rules, and with the routes to these
+backends: clients would be admitted to other paths, or by fewer rules.
 All entries of a map or list wait if the reload changes the use of the file.
 Certificates, crt-lists and authorities wait if they depend on a file that
 waits.
@@ -20,7 +23,16 @@ import msgspec
 from haptic_trio.chunked import Page, Piece, Splice, spliced
 from haptic_trio.haproxy.causes import namespace_of_change, namespaces_named
 from haptic_trio.haproxy.config.maps import MapUse, diff_maps, file_entries, find_map_use, form_of, has_entries
-from haptic_trio.haproxy.model import AuxFile, Config, FileChange, FileKind, Files, Generation, Section, make_file
+from haptic_trio.haproxy.model import (
+    AuxFile,
+    Config,
+    FileChange,
+    FileKind,
+    Files,
+    Generation,
+    Section,
+    make_file,
+)
 from haptic_trio.haproxy.plan.capabilities import Capabilities
 from haptic_trio.haproxy.plan.certificates import CertificatePlanner
 from haptic_trio.haproxy.plan.diff import ConfigDiff, diff_files
@@ -54,9 +66,10 @@ class Waiting:
 
     def named_in(self, text: str) -> set[str]:
         """Return the sections that *text*, an entry of a map, names."""
-        return {word for word in words_of(text) if self._has(word)}
+        return {word for word in words_of(text) if self.has(word)}
 
-    def _has(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
+        """Whether *name* is one of the sections."""
         if name not in self._known:
             self._known[name] = name in self._names or self._depends(name)
         return self._known[name]
@@ -94,7 +107,7 @@ def choose_files(
         candidate = msgspec.structs.replace(desired, config=effective, files=_with(running.files, others))
         planner = CertificatePlanner(running, candidate, capabilities)
         others = [change for change in others if planner.plan(change) is not None]
-    return _with(running.files, [*_take_maps(maps, waiting), *others])
+    return _with(running.files, [*_take_maps(maps, waiting, running.config), *others])
 
 
 def _with(files: Files, changes: Sequence[FileChange]) -> Files:
@@ -149,8 +162,8 @@ def _read_map(running: Generation, desired: Generation, change: FileChange) -> _
     return _MapChange(path, before, after, former, latter, is_ordered)
 
 
-def _take_maps(maps: Sequence[_MapChange], waiting: Waiting) -> list[FileChange]:
-    """Return *maps* without the entries that have to wait."""
+def _take_maps(maps: Sequence[_MapChange], waiting: Waiting, config: Config) -> list[FileChange]:
+    """Return *maps* without the entries that have to wait; *config* is the running one."""
     if not waiting:
         return [FileChange(one.path, one.running, one.desired) for one in maps]
     namespaces: set[str] = set()
@@ -159,17 +172,39 @@ def _take_maps(maps: Sequence[_MapChange], waiting: Waiting) -> list[FileChange]
             namespaces.update(*map(namespaces_named, waiting.named_in(one.text_of(key, value))))
         for key in one.former.keys() - one.latter.keys() if one.is_route else ():
             namespaces |= namespaces_named(one.named_by(key)) & waiting.namespaces
-    taken: list[FileChange] = []
+    held: dict[str, set[str]] = {}
+    reached: set[str] = set()
     for one in maps:
-        held = {key for key, value in one.latter.items() if waiting.named_in(one.text_of(key, value))}
+        held[one.path] = {key for key, value in one.latter.items() if waiting.named_in(one.text_of(key, value))}
         if one.is_route:
             keys = one.former.keys() | one.latter.keys()
-            held |= {key for key in keys if not namespaces.isdisjoint(namespaces_named(one.named_by(key)))}
-        if not held:
+            held[one.path] |= {key for key in keys if not namespaces.isdisjoint(namespaces_named(one.named_by(key)))}
+            reached.update(*(words_of(one.named_by(key)) for key in held[one.path]))
+    rules = _lists_of_rules(maps, config, lambda name: name in reached or waiting.has(name))
+    taken: list[FileChange] = []
+    for one in maps:
+        if one.path in rules:
+            continue
+        if not held[one.path]:
             taken.append(FileChange(one.path, one.running, one.desired))
         elif not one.is_ordered:
-            taken.append(FileChange(one.path, one.running, _with_former(one, held)))
+            taken.append(FileChange(one.path, one.running, _with_former(one, held[one.path])))
     return taken
+
+
+def _lists_of_rules(maps: Sequence[_MapChange], config: Config, is_chosen: Callable[[str], bool]) -> set[str]:
+    """Return the files of one namespace that rules of the sections which requests reach and *is_chosen* look up."""
+    own = [one.path for one in maps if one.desired.namespace and not one.is_route]
+    paths: dict[int, set[str]] = {}
+    for path in own:
+        for line in config.naming(path):
+            paths.setdefault(id(line), set()).add(path)
+    found: set[str] = set()
+    for section in config.sections if paths else ():
+        mine = set[str]().union(*(paths.get(id(line), ()) for line in section.paths))
+        if mine and section.kind in SERVING_KINDS and is_chosen(section.name):
+            found |= mine
+    return found
 
 
 def _with_former(change: _MapChange, held: set[str]) -> AuxFile:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from haptic_trio.haproxy.model import Generation, make_generation
+from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, make_file, make_generation
 from haptic_trio.haproxy.plan.operations import AddMapEntry, DeleteMapEntry, SetServerAddress
 from haptic_trio.haproxy.plan.split import split_plan
 from tests.haproxy.plan.test_split import MAP, build
@@ -15,6 +15,19 @@ OTHER = "backend shop_other from http\n  server s1 10.0.0.1:80\n"
 DENY = "  http-request deny unless { http_auth(users_shop_own) }\n"
 FROM_OTHER, OTHERS = OWN.replace("from http", "from others"), "defaults others\n  mode http\n"
 USERS = "userlist users_shop_own\n  user one insecure-password one\n"
+ALLOW = "maps/allow.map"
+ALLOWED = OWN + f"  http-request deny unless {{ src,map_ip({ALLOW}) -m found }}\n"
+SLOW = "  timeout server 5s\n"
+
+
+def listed(content: str, namespace: str = "shop") -> AuxFile:
+    """Return a list of clients, as a map that an object of *namespace* has registered."""
+    return make_file(FileKind.MAP, ALLOW, content, namespace=namespace)
+
+
+def guarded(file: AuxFile, *parts: Mapping[str, str]) -> Generation:
+    base = build(*parts)
+    return make_generation(base.config, base.files.changed([file]))
 
 
 @pytest.mark.parametrize(
@@ -67,12 +80,11 @@ def test_no_route_of_a_namespace_changes_before_another_one_that_waits() -> None
     assert found.operations == (AddMapEntry(MAP, "/b", "app"),)
 
 
-def test_a_list_of_addresses_does_not_wait_with_the_routes_of_its_namespace() -> None:
-    allow = OWN + "  http-request deny unless { src,map_ip(maps/allow.map) -m found }\n"
-    running = build({MAP: "/a shop_own\n", "more": allow + OTHER, "maps/allow.map": "10.0.0.0/8 shop_1\n"})
-    changed = {MAP: "/a shop_own\n/b shop_other\n", "more": allow + OTHER + DENY, "maps/allow.map": ""}
-    found = split_plan(running, build(changed))
-    assert found.operations == (DeleteMapEntry("maps/allow.map", "10.0.0.0/8"),)
+def test_a_list_of_addresses_does_not_wait_with_the_routes_to_other_backends_of_its_namespace() -> None:
+    running = guarded(listed("10.0.0.0/8 yes\n"), {MAP: "/a shop_own\n", "more": ALLOWED + OTHER})
+    changed = {MAP: "/a shop_own\n/b shop_other\n", "more": ALLOWED + OTHER + DENY}
+    found = split_plan(running, guarded(listed(""), changed))
+    assert found.operations == (DeleteMapEntry(ALLOW, "10.0.0.0/8"),)
 
 
 def test_a_route_that_waits_counts_for_the_namespace_of_its_object() -> None:
@@ -84,3 +96,37 @@ def test_a_route_that_waits_counts_for_the_namespace_of_its_object() -> None:
     found = split_plan(running, routed(OWN + OTHER, ("/a shop_other", "shop"), ("/d app", "web")))
     assert found.operations == (AddMapEntry(MAP, "/d", "app"), DeleteMapEntry(MAP, "/c"))
     assert found.causes == found.affected == frozenset({"shop"})
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # Other clients are to reach the new path, not the former one.
+        ({MAP: "/admin shop_own\n", "more": ALLOWED}, {MAP: "/public shop_own\n", "more": ALLOWED + SLOW}),
+        # They are to have a password.
+        ({MAP: "/admin shop_own\n", "more": ALLOWED}, {MAP: "/admin shop_own\n", "more": ALLOWED + DENY}),
+        (
+            {MAP: "/admin shop_own\n", "more": ALLOWED + DENY + USERS},
+            {"more": ALLOWED + DENY + USERS.replace("one", "two")},
+        ),
+        # The path of the backend waits for another one of its namespace.
+        (
+            {MAP: "/admin shop_own\n/b shop_other\n", "more": ALLOWED + OTHER},
+            {MAP: "/public shop_own\n/c shop_other\n", "more": ALLOWED + OTHER + DENY},
+        ),
+    ],
+    ids=["path", "rule", "users", "path of another backend"],
+)
+def test_the_clients_that_a_backend_admits_wait_with_its_routes_and_rules(
+    before: Mapping[str, str], after: Mapping[str, str]
+) -> None:
+    running = guarded(listed("10.0.0.0/8 yes\n"), before)
+    found = split_plan(running, guarded(listed("0.0.0.0/0 yes\n"), {MAP: before[MAP]}, after))
+    assert (found.effective, found.operations) == (None, ())
+    assert found.reasons
+
+
+def test_a_list_of_all_namespaces_does_not_wait_for_a_backend() -> None:
+    running = guarded(listed("10.0.0.0/8 yes\n", ""), {MAP: "/a shop_own\n", "more": ALLOWED})
+    found = split_plan(running, guarded(listed("", ""), {MAP: "/b shop_own\n", "more": ALLOWED + SLOW}))
+    assert found.operations == (DeleteMapEntry(ALLOW, "10.0.0.0/8"),)
