@@ -7,7 +7,8 @@ wait as well, since requests could fall to a shorter path without rules. So
 does a route that is removed, if a backend of its namespace waits.
 Files of an object that only rules of backends look up, such as the networks
 and keys of its clients, wait with these rules, and with the routes to these
-backends: clients would be admitted to other paths, or by fewer rules.
+backends: clients would be admitted to other paths, or by fewer rules. So do
+removed entries of other files whose keys are in these rules.
 All entries of a map or list wait if the reload changes the use of the file.
 Certificates, crt-lists and authorities wait if they depend on a file that
 waits.
@@ -41,6 +42,7 @@ from haptic_trio.haproxy.plan.plan import alters_rules
 SERVING_KINDS: Final = ("backend", "listen")
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_:.-]+")
+_CONSTANT: Final = re.compile(r"\bstr\([^()]*\)")
 _FORM: Final = form_of(MapUse.UNORDERED)
 
 
@@ -180,30 +182,40 @@ def _take_maps(maps: Sequence[_MapChange], waiting: Waiting, config: Config) -> 
             keys = one.former.keys() | one.latter.keys()
             held[one.path] |= {key for key in keys if not namespaces.isdisjoint(namespaces_named(one.named_by(key)))}
             reached.update(*(words_of(one.named_by(key)) for key in held[one.path]))
-    rules = _lists_of_rules(maps, config, lambda name: name in reached or waiting.has(name))
+    rules = _keys_of_rules(maps, config, lambda name: name in reached or waiting.has(name))
     taken: list[FileChange] = []
     for one in maps:
-        if one.path in rules:
+        if one.path in rules and one.desired.namespace:
             continue
-        if not held[one.path]:
+        keys = held[one.path] | rules.get(one.path, set())
+        if not keys:
             taken.append(FileChange(one.path, one.running, one.desired))
         elif not one.is_ordered:
-            taken.append(FileChange(one.path, one.running, _with_former(one, held[one.path])))
+            taken.append(FileChange(one.path, one.running, _with_former(one, keys)))
     return taken
 
 
-def _lists_of_rules(maps: Sequence[_MapChange], config: Config, is_chosen: Callable[[str], bool]) -> set[str]:
-    """Return the files of one namespace that rules of the sections which requests reach and *is_chosen* look up."""
-    own = [one.path for one in maps if one.desired.namespace and not one.is_route]
-    paths: dict[int, set[str]] = {}
-    for path in own:
-        for line in config.naming(path):
-            paths.setdefault(id(line), set()).add(path)
-    found: set[str] = set()
+def _keys_of_rules(maps: Sequence[_MapChange], config: Config, is_chosen: Callable[[str], bool]) -> dict[str, set[str]]:
+    """Return the files that rules of the sections which requests reach and *is_chosen* look up.
+
+    Of a file that belongs to no namespace, these are the removed keys that a
+    rule contains, if there are any.
+    """
+    paths: dict[int, list[tuple[str, set[str]]]] = {}
+    for one in maps:
+        gone = one.former.keys() - one.latter.keys()
+        if one.is_route or not (gone or one.desired.namespace):
+            continue
+        for line in config.naming(one.path):
+            keys = gone & {part for word in line.words for part in words_of(word)}
+            if keys or one.desired.namespace:
+                paths.setdefault(id(line), []).append((one.path, keys))
+    found: dict[str, set[str]] = {}
     for section in config.sections if paths else ():
-        mine = set[str]().union(*(paths.get(id(line), ()) for line in section.paths))
+        mine = [item for line in section.paths for item in paths.get(id(line), ())]
         if mine and section.kind in SERVING_KINDS and is_chosen(section.name):
-            found |= mine
+            for path, keys in mine:
+                found.setdefault(path, set()).update(keys)
     return found
 
 
@@ -241,4 +253,5 @@ def _chosen(page: Page[Piece], is_chosen: Callable[[str], bool]) -> tuple[Piece,
 
 
 def _uses(config: Config, path: str) -> set[tuple[object, ...]]:
-    return {(line.words, line.raw) for line in config.naming(path)}
+    """Return how *config* uses a file; lines that differ in constants alone, such as keys, are one use."""
+    return {(tuple([_CONSTANT.sub("str()", word) for word in line.words]), line.raw) for line in config.naming(path)}

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, make_file, make_generation
-from haptic_trio.haproxy.plan.operations import AddMapEntry, DeleteMapEntry, SetServerAddress
+from haptic_trio.haproxy.plan.operations import AddMapEntry, DeleteMapEntry, SetMapEntry, SetServerAddress
 from haptic_trio.haproxy.plan.split import split_plan
 from tests.haproxy.plan.test_split import MAP, build
 from tests.haproxy.test_causes import lines_of
@@ -130,3 +130,26 @@ def test_a_list_of_all_namespaces_does_not_wait_for_a_backend() -> None:
     running = guarded(listed("10.0.0.0/8 yes\n", ""), {MAP: "/a shop_own\n", "more": ALLOWED})
     found = split_plan(running, guarded(listed("", ""), {MAP: "/b shop_own\n", "more": ALLOWED + SLOW}))
     assert found.operations == (DeleteMapEntry(ALLOW, "10.0.0.0/8"),)
+
+
+ASK = "maps/ask.map"
+ASKS = "  http-request set-var(txn.ask) str({}),map_str(maps/ask.map)\n"
+
+
+def test_an_entry_does_not_wait_for_a_rule_of_another_namespace_that_looks_up_another_one() -> None:
+    # One namespace would keep the addresses of the authentication servers of all others.
+    web = OWN.replace("shop", "web") + ASKS.format("own_web")
+    running = build({ASK: "own_web /a\n", "more": web})
+    found = split_plan(running, build({ASK: "own_web /b\nown_shop /a\n", "more": web + OWN + ASKS.format("own_shop")}))
+    assert found.operations == (AddMapEntry(ASK, "own_shop", "/a"), SetMapEntry(ASK, "own_web", "/b"))
+
+
+def test_a_removed_entry_waits_with_the_rules_that_contain_its_key() -> None:
+    former = {ASK: "one_shop /a\ntwo_web /a\nthree_web /a\n", "more": OWN + ASKS.format("one_shop")}
+    latter = {ASK: "four_shop /b\nthree_web /b\n", "more": OWN + ASKS.format("four_shop")}
+    found = split_plan(build(former), build(latter))
+    assert found.operations == (
+        AddMapEntry(ASK, "four_shop", "/b"),
+        SetMapEntry(ASK, "three_web", "/b"),
+        DeleteMapEntry(ASK, "two_web"),
+    )
