@@ -14,6 +14,7 @@ from haptic_trio.haproxy.config.parser import parse_config
 from haptic_trio.haproxy.model import FileKind, Generation, make_file, make_generation
 from haptic_trio.haproxy.plan.operations import SetMapEntry
 from haptic_trio.haproxy.plan.plan import make_plan
+from haptic_trio.haproxy.plan.split import split_plan
 from haptic_trio.k8s.resource import Resource
 from tests.libraries.conftest import Cluster
 from tests.support.components.rendering import Rendered, render
@@ -222,18 +223,31 @@ def generation(rendered: Rendered) -> Generation:
     return make_generation(parse_config(rendered.text, source="haproxy.cfg"), files)
 
 
-def test_where_it_is_asked_and_for_what_is_data() -> None:
+def test_where_it_is_asked_is_data() -> None:
     before = render([checked("a", {"auth-url": URL}), *servers(80, 4180)], libraries=LIBRARIES)
-    after = render(
-        [checked("a", {"auth-url": URL, "auth-response-headers": "X-User"}), *servers(80, 4180, 4181)],
-        libraries=LIBRARIES,
-    )
+    after = render([checked("a", {"auth-url": URL}), *servers(80, 4180, 4181)], libraries=LIBRARIES)
 
     plan = make_plan(generation(before), generation(after))
     assert not plan.reloads
     (operation,) = plan.operations
     assert isinstance(operation, SetMapEntry)
     assert operation.map == "maps/nginx-auth.map"
+
+
+def test_what_is_asked_changes_with_the_rules_that_ask_it() -> None:
+    # The former path of the Ingress would be admitted by the answer to the question for the new one.
+    def rendered(url: str, where: str, **annotations: str) -> Generation:
+        host = rule("a.example.com", path(where, "web"))
+        said = {f"nginx.ingress.kubernetes.io/{key}": value for key, value in {"auth-url": url, **annotations}.items()}
+        return generation(render([ingress("a", host, annotations=said), *servers(80, 4180)], libraries=LIBRARIES))
+
+    before, after = rendered(f"{URL}/admin", "/admin"), rendered(f"{URL}/any", "/public")
+    found = split_plan(before, after)
+    assert found.reasons
+    assert found.effective is not None
+    former = before.files["maps/nginx-auth.map"].content.decode().split()
+    latter = found.effective.files["maps/nginx-auth.map"].content.decode().split()
+    assert [word for word in former if word not in latter] == []
 
 
 def test_nothing_of_it_is_there_without_a_library_that_knows_it() -> None:
@@ -281,6 +295,7 @@ def test_an_administrator_can_list_other_hosts_and_services_elsewhere() -> None:
     )
 
     assert rendered.rejected == {}
-    lines = dict(line.split(" ", 1) for line in rendered.files["maps/nginx-auth.map"].splitlines())
-    assert lines["nginx_default_named"].endswith(",5000,@")
-    assert lines["nginx_default_shared"].endswith(",5000,10.0.0.1:4180")
+    lines = (line.split(" ", 1) for line in rendered.files["maps/nginx-auth.map"].splitlines())
+    values = {key.rpartition("_")[0]: value for key, value in lines}
+    assert values["nginx_default_named"].endswith(",5000,@")
+    assert values["nginx_default_shared"].endswith(",5000,10.0.0.1:4180")
