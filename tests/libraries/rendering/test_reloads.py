@@ -65,14 +65,14 @@ def test_gaps_of_hosts_come_and_go_as_map_entries() -> None:
 
     assert make_plan(of("/x"), of("/x", "/")) == Plan(
         operations=(
-            DeleteMapEntry("maps/path-prefix.map", "b.example.com|"),
             AddMapEntry("maps/path-prefix.map", "b.example.com|/", "other_web_80"),
+            DeleteMapEntry("maps/path-prefix.map", "b.example.com|"),
         )
     )
     assert make_plan(of("/x", "/"), of("/x")) == Plan(
         operations=(
-            DeleteMapEntry("maps/path-prefix.map", "b.example.com|/"),
             AddMapEntry("maps/path-prefix.map", "b.example.com|", "no-path"),
+            DeleteMapEntry("maps/path-prefix.map", "b.example.com|/"),
         )
     )
 
