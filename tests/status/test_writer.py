@@ -303,8 +303,8 @@ async def test_other_tasks_have_turns_between_comparisons_that_take_long(
         turn += 1
     nursery.cancel_scope.cancel()
 
-    # Each of the workers compares one more.
-    assert max(comparisons.values()) <= 2 + WORKERS, comparisons
+    # Two in a row, and the workers some more between two turns of this task.
+    assert max(comparisons.values()) <= 2 + 3 * WORKERS, comparisons
 
 
 async def test_other_addresses_reach_every_ingress(office: Office) -> None:
