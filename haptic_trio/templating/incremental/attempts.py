@@ -5,7 +5,7 @@ fallbacks (see `quarantined`), or nothing; other objects render on.
 """
 
 from collections.abc import Callable
-from itertools import islice
+from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
@@ -21,7 +21,7 @@ from haptic_trio.templating.incremental.shares import added_rounds
 from haptic_trio.templating.incremental.shares import question_of as question_of_room
 from haptic_trio.templating.values.limits import LimitReachedError
 from haptic_trio.templating.values.marks import mark, strip_marks
-from haptic_trio.templating.values.subjects import FragmentKey, Origin, Rejection, RenderedText, is_same_object
+from haptic_trio.templating.values.subjects import FragmentKey, Origin, Rejection, is_same_object
 from haptic_trio.templating.values.text import Emitted
 
 Bodies: TypeAlias = Callable[[Any], Callable[[], str]]
@@ -75,7 +75,7 @@ def find_output(
         if problem is None and fallback is None:
             run.trace.outputs[key] = made.output
             run.quarantined.forget(key)
-            _attribute_files(run, len(run.unit_files) - registered, origin)
+            run.attribute_files(len(run.unit_files) - registered, origin)
             return made.text, origin
     run.quarantined.demand(key, made.guards)
     if isinstance(run.unit, Child):
@@ -84,15 +84,11 @@ def find_output(
     before.restore(run, keep_rejections=problem is None)
     good = _find_output(run, origin, fallback, resource, made, is_apart=is_apart, is_turn=bodies is not None)
     if omitted is None and (is_apart or fallback is not None):
-        good = _renew(
-            run,
-            origin,
-            good,
-            lambda one: _for_former(run, origin, one, resource, made, bodies, ahead),
-            is_apart=is_apart,
-        )
+        render = partial(_for_former, run, origin, resource, made, bodies, ahead)
+        good = _renew(run, origin, good, render, is_apart=is_apart)
     else:
         good = _as_it_was(run, origin, good)
+    good = _as_shared(run, origin, good)
     if problem is not None:
         _reject(run, origin, problem, made, has_fallback=_has_fallback(run, origin, fallback, good), is_apart=is_apart)
     if good is None:
@@ -103,7 +99,7 @@ def find_output(
     registered = len(run.unit_files)
     for file in good.used_files:
         run.use_file(file, key)
-    _attribute_files(run, len(run.unit_files) - registered, origin)
+    run.attribute_files(len(run.unit_files) - registered, origin)
     return good.text, origin
 
 
@@ -239,6 +235,18 @@ def _as_it_was(run: RenderRun, origin: Origin, good: FragmentOutput | None) -> F
     return revised
 
 
+def _as_shared(run: RenderRun, origin: Origin, good: FragmentOutput | None) -> FragmentOutput | None:
+    """Return the fallback *good* with the present content of files that others have; None if HAProxy rejects that."""
+    if good is None or (shared := run.contested.as_shared(origin.key, good)) is good:
+        return good
+    if run.recall.is_blocked(origin.key, shared):
+        run.quarantined.give_up(origin.subject)
+        return None
+    # The same output as before, so that nothing counts as changed.
+    before = run.produced.get(origin.key)
+    return before if before is not None and before.equals(shared) else shared
+
+
 def _renew(
     run: RenderRun,
     origin: Origin,
@@ -274,11 +282,11 @@ def _may_be_renewed(run: RenderRun, key: FragmentKey, good: FragmentOutput) -> b
 def _for_former(
     run: RenderRun,
     origin: Origin,
-    former: FragmentOutput,
     resource: Any,
     made: BodyResult,
     bodies: Bodies | None,
     ahead: Result | None,
+    former: FragmentOutput,
 ) -> FragmentOutput | None:
     """Return the output for the version of the object that has given *former*, as it is now; None if that fails."""
     if former.resource is resource:
@@ -388,13 +396,3 @@ def _render_closing(
         return Emitted(""), origin
     run.trace.outputs[origin.key] = output
     return text, msgspec.structs.replace(origin, is_closing=True)
-
-
-def _attribute_files(run: RenderRun, count: int, origin: Origin) -> None:
-    """Note that *origin* made the newest *count* files, where no fragment inside them says otherwise."""
-    # From the end, so that the cost is that of the fragment's own files; a list, since values are replaced.
-    for path in list(islice(reversed(run.unit_files), count)):
-        file = run.unit_files[path]
-        if all(piece.origin is None for piece in file.content.pieces):
-            replaced = msgspec.structs.replace(file, content=RenderedText.of(file.text, origin))
-            run.unit_files[path] = run.trace.files[path] = replaced

@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -192,9 +193,9 @@ class FragmentOutput(msgspec.Struct, frozen=True):
         return f"version {self.version}"
 
     def digest(self) -> str:
-        """Return the hash of text and files."""
+        """Return the hash of the text and all files that it needs, whichever object has registered them."""
         digest = hashlib.blake2b(self.text.encode(errors="surrogatepass"), digest_size=20)
-        for file in self.files:
+        for file in sorted(self.used_files, key=attrgetter("path")):
             digest.update(f"\0{file.path}\0{file.text}".encode(errors="surrogatepass"))
         return digest.hexdigest()
 

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from itertools import islice
 from typing import Any, Final, TypeVar
 
+import msgspec
 from jinja2 import Template
 from jinja2.environment import TemplateModule
 
@@ -36,7 +37,15 @@ from haptic_trio.templating.values.faults import TemplateFaultError
 from haptic_trio.templating.values.limits import Meter, RenderLimits
 from haptic_trio.templating.values.paths import FileKind, Paths, RenderedFile
 from haptic_trio.templating.values.report import with_callers
-from haptic_trio.templating.values.subjects import Concern, FragmentKey, ObjectWarning, Origin, Subject, size_of
+from haptic_trio.templating.values.subjects import (
+    Concern,
+    FragmentKey,
+    ObjectWarning,
+    Origin,
+    RenderedText,
+    Subject,
+    size_of,
+)
 
 MOST_WARNINGS: Final = 10
 """Warnings of one rendering; further ones are dropped."""
@@ -325,6 +334,15 @@ class Recorder(Meter):
         """Undo the registration of *path*."""
         self.trace.files.pop(path, None)
         self.unit_files.pop(path, None)
+
+    def attribute_files(self, count: int, origin: Origin) -> None:
+        """Note that *origin* made the newest *count* files, where no fragment inside them says otherwise."""
+        # From the end, so that the cost is that of the fragment's own files; a list, since values are replaced.
+        for path in list(islice(reversed(self.unit_files), count)):
+            file = self.unit_files[path]
+            if all(piece.origin is None for piece in file.content.pieces):
+                replaced = msgspec.structs.replace(file, content=RenderedText.of(file.text, origin))
+                self.unit_files[path] = self.trace.files[path] = replaced
 
     # Mutable objects of templates.
 

@@ -19,11 +19,13 @@ whatever its age and namespace: it is used with the present content.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import msgspec
+
 from haptic_trio.templating.incremental.outputs import Fallback, FragmentOutput
 from haptic_trio.templating.incremental.records import ObjectId, Place, Want, id_of_key
 from haptic_trio.templating.incremental.settling.overall_rounds import created_of
 from haptic_trio.templating.values.paths import FileKind, RenderedFile
-from haptic_trio.templating.values.subjects import FragmentKey, Rejection
+from haptic_trio.templating.values.subjects import FragmentKey, Rejection, RenderedText
 
 Candidates: TypeAlias = Callable[[ObjectId], Iterable[tuple[Fallback, Iterable[FragmentOutput]]]]
 """Returns the usable fallbacks of a quarantined object, the preferred one first, with their outputs."""
@@ -44,8 +46,8 @@ class ContestedFiles:
         """Paths that are wanted with several contents."""
         self._losers: dict[ObjectId, frozenset[str]] = {}
         self._denied: dict[ObjectId, frozenset[Fallback]] = {}
-        self._yielding: dict[ObjectId, frozenset[str]] = {}
-        """By quarantined object: paths that have the content of another fragment for its fallback."""
+        self._yielding: dict[ObjectId, dict[str, _Content]] = {}
+        """By quarantined object: paths that have the content of another fragment for its fallback, and that content."""
         self._fallbacks: dict[FragmentKey, tuple[FragmentOutput, ...]] = {}
         """Outputs with files that fragments of quarantined objects may use instead of their own."""
         self._settled_for: tuple[Rejection, ...] | None = None
@@ -69,6 +71,23 @@ class ContestedFiles:
     def yields(self, key: FragmentKey, path: str) -> bool:
         """Whether a fallback of the fragment *key* leaves it to others to register the file at *path*."""
         return bool(self._yielding) and path in self._yielding.get(id_of_key(key), ())
+
+    def as_shared(self, key: FragmentKey, output: FragmentOutput) -> FragmentOutput:
+        """Return *output*, of a fallback of *key*, with the present content of the files that it leaves to others."""
+        shared = self._yielding.get(id_of_key(key), {}) if self._yielding else {}
+        if not any(file.path in shared for file in output.used_files):
+            return output
+
+        def present(file: RenderedFile) -> RenderedFile:
+            kind, text = shared.get(file.path, _content_of(file))
+            return msgspec.structs.replace(file, kind=kind, content=RenderedText.of(text))
+
+        return msgspec.structs.replace(
+            output,
+            files=tuple(map(present, output.files)),
+            found_files=tuple(map(present, output.found_files)),
+            original=output.original or output,
+        )
 
     def change(self, before: Mapping[Place, Want], after: Mapping[Place, Want]) -> None:
         """Record that a unit wants the files *after*, and no longer *before*."""
@@ -130,7 +149,7 @@ class ContestedFiles:
         self._settled_for = rejections
         losers: dict[ObjectId, frozenset[str]] = {}
         denied: dict[ObjectId, frozenset[Fallback]] = {}
-        yielding: dict[ObjectId, frozenset[str]] = {}
+        yielding: dict[ObjectId, dict[str, _Content]] = {}
         if disputed := self._contested | self._disputed_by_fallbacks():
             decision = _Decision(rejections, kept, candidates)
             for path in disputed:
@@ -142,7 +161,8 @@ class ContestedFiles:
         former, self._losers = self._losers, losers
         former_denied, self._denied = self._denied, denied
         former_yielding, self._yielding = self._yielding, yielding
-        return _differing(former, losers) | _differing(former_yielding, yielding), _differing(former_denied, denied)
+        others = _differing(former_yielding, yielding)
+        return _differing(former, losers) | others, _differing(former_denied, denied) | others
 
     def _disputed_by_fallbacks(self) -> set[str]:
         """Return the paths of fallbacks that others want with another content, or other fallbacks have."""
@@ -202,10 +222,12 @@ class _Decision:
 
     def decide(
         self, disputed: Iterable[str]
-    ) -> tuple[dict[ObjectId, frozenset[str]], dict[ObjectId, frozenset[Fallback]], dict[ObjectId, frozenset[str]]]:
+    ) -> tuple[
+        dict[ObjectId, frozenset[str]], dict[ObjectId, frozenset[Fallback]], dict[ObjectId, dict[str, _Content]]
+    ]:
         """Return the disputed paths that objects may not have by own outputs, and the fallbacks they may not use.
 
-        And the paths that others register for the fallbacks that objects may use.
+        And the paths that others register for the fallbacks that objects may use, with their content.
         """
         paths = frozenset(disputed)
         losers: dict[ObjectId, frozenset[str]] = {}
@@ -241,12 +263,12 @@ class _Decision:
             break
         return frozenset(unusable)
 
-    def _yield(self) -> dict[ObjectId, frozenset[str]]:
-        """Return the paths of borrowed files that fallbacks leave to others, by object.
+    def _yield(self) -> dict[ObjectId, dict[str, _Content]]:
+        """Return the paths of borrowed files that fallbacks leave to others, with their content, by object.
 
         Without a present content, the fallback of an object in the namespace of the other object has its own.
         """
-        yielding: dict[ObjectId, frozenset[str]] = {}
+        yielding: dict[ObjectId, dict[str, _Content]] = {}
 
         def precedence(borrowed: tuple[ObjectId, RenderedFile]) -> tuple[bool, str, ObjectId]:
             found, file = borrowed
@@ -256,8 +278,8 @@ class _Decision:
             if file.path in self._lent:
                 self._lent.discard(file.path)
                 self._taken[file.path] = file
-            if not is_same_file(self._taken[file.path], file):
-                yielding[found] = yielding.get(found, frozenset()) | {file.path}
+            if not is_same_file(taken := self._taken[file.path], file):
+                yielding.setdefault(found, {})[file.path] = _content_of(taken)
         return yielding
 
     def _is_taken(self, file: RenderedFile, *, by_fallback: bool = False) -> bool:
