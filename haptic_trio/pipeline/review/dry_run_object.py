@@ -131,6 +131,7 @@ class _DryRunStage:
         if _is_heavy(session, overlays):
             # Not raised: the newest render stays what it is.
             return DryRunError(f"more than {MOST_DEPENDENTS} parts of the configuration depend on the object")
+        choices = run.quarantined.choices()
         try:
             with _shown(session, overlays):
                 session.take_fetched()
@@ -144,6 +145,9 @@ class _DryRunStage:
         finally:
             # The next render reports all of these as changed: restored outputs are new copies.
             changed = frozenset(run.changed)
+            # A good version that cannot be used with the change is given up, and not chosen again by itself.
+            if run.quarantined.return_to(run, choices):
+                session.fallbacks.take()
             self._restore(session)
         return DryRunRender(before=before, after=after, changed=changed, problems=problems)
 

@@ -12,14 +12,13 @@ fragments output the text that the template has for this case, mostly nothing.
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
-from haptic_trio.templating.incremental.dependencies import DependencyIndex, keys_of, records_of
+from haptic_trio.templating.incremental.dependencies import keys_of, records_of
 from haptic_trio.templating.incremental.outputs import BodyResult, Earlier, Fallback, FragmentOutput, Paused, Recall
 from haptic_trio.templating.incremental.questions import Dependency
 from haptic_trio.templating.incremental.records import (
     ObjectId,
-    Root,
     Trace,
     Unit,
     id_of_key,
@@ -30,31 +29,11 @@ from haptic_trio.templating.incremental.records import (
 from haptic_trio.templating.incremental.settling.blank_fallbacks import BlankFallbacks
 from haptic_trio.templating.incremental.settling.contested_files import ContestedFiles
 from haptic_trio.templating.incremental.settling.renewals import Renewals
+from haptic_trio.templating.incremental.settling.run_state import RunState
 from haptic_trio.templating.values.subjects import FragmentKey, Rejection, Subject, uid_of
-from haptic_trio.templating.values.versions import Versioned
 
-
-class RunState(Protocol):
-    """State of a run that decides about quarantine; see `run.RenderRun`, which has it."""
-
-    roots: dict[str, Root]
-    index: DependencyIndex
-    recall: Recall
-    produced: Versioned[FragmentKey, FragmentOutput]
-    contested: ContestedFiles
-
-    @property
-    def rejections(self) -> tuple[Rejection, ...]:
-        """The fragments that failed or are rejected."""
-        ...
-
-    def forget_rejections(self) -> None:
-        """Drop the cached `rejections`."""
-        ...
-
-    def touch_object(self, found: ObjectId) -> None:
-        """Make all fragments of an object pending."""
-        ...
+Choices: TypeAlias = tuple[dict[ObjectId, Fallback], frozenset[ObjectId]]
+"""The fallbacks of objects, and the objects whose good outputs are used as they were."""
 
 
 class QuarantinedObjects:
@@ -101,6 +80,20 @@ class QuarantinedObjects:
         trial._fallbacks, trial.renewals = self._fallbacks, self.renewals.for_trial()
         trial._blank = self._blank.for_trial()
         return trial
+
+    def choices(self) -> Choices:
+        """Return which fallbacks are used; see `return_to`."""
+        return dict(self._fallbacks), self.renewals.kept
+
+    def return_to(self, run: RunState, choices: Choices) -> bool:
+        """Let objects that are still quarantined use the fallbacks of *choices* again; return whether any changes."""
+        fallbacks, kept = choices
+        changed = {found for found, one in self._fallbacks.items() if fallbacks.get(found, one) is not one}
+        changed |= self.renewals.return_to(kept, fallbacks.keys() & self._fallbacks.keys())
+        for found in changed:
+            self._fallbacks[found] = fallbacks[found]
+            run.touch_object(found)
+        return bool(changed)
 
     def concerns(self, asked: Iterable[Dependency]) -> bool:
         """Whether *asked* has the question of an object that is quarantined now; see `question_of`."""

@@ -88,6 +88,22 @@ def test_a_removed_user_does_not_return_when_the_good_version_cannot_be_rendered
     assert "'bob'" not in controller.configure(longestPassword=50).text
 
 
+async def test_a_review_gives_up_no_good_version() -> None:
+    objects = tenant("tenant", BASIC)
+    controller = Succession(LIBRARIES)
+    controller.render(*objects, users("ann"))
+    controller.render(broken(objects))
+    # With other settings, a good version that cannot be rendered again is not used as it was.
+    before = controller.configure(maxBodySize=100_000)
+    assert ("'ann'" in before.text, fallbacks(before)) == (True, {("Ingress tenant/web", True)})
+
+    await controller.review(INVALID)
+    after = controller.render()
+
+    assert fallbacks(after) == {("Ingress tenant/web", True)}
+    assert everything(after) == everything(before)
+
+
 def test_a_good_version_has_what_a_setting_adds_to_the_templates() -> None:
     objects = tenant("tenant", {NGINX + "proxy-body-size": "1m"})
     objects[0]["spec"]["tls"] = [{"hosts": ["tenant.test"]}]

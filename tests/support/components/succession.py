@@ -4,13 +4,18 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+import trio
 
 from haptic_trio.errors import Problem
 from haptic_trio.k8s.resource import Resource, ResourceRef, ref_of
 from haptic_trio.pipeline.rejection.quarantine import Quarantine
 from haptic_trio.pipeline.render import Rendered, Renderer
+from haptic_trio.pipeline.review.dry_run_object import render_dry_run
 from tests.support.components.pipeline import stores_of
 from tests.support.components.rendering import library_config
+
+_LIMIT = 60.0
+"""Seconds of a review; the machine may be busy."""
 
 
 class Succession:
@@ -48,6 +53,15 @@ class Succession:
         """Delete *resource* from all stores."""
         for store in self.stores.values():
             store.delete(ref_of(resource))
+
+    async def review(self, resource: Resource) -> None:
+        """Render with *resource* in place of its present version, as a review does."""
+        ref = ref_of(resource)
+        changed = {name: {ref: resource} for name, store in self.stores.items() if store.by_ref(ref) is not None}
+        with self.stores.frozen(), trio.fail_after(_LIMIT):
+            await self._renderer.render(self.stores, self._quarantine.recall())
+            recall = self._quarantine.recall()
+            await render_dry_run(self._renderer, self.stores, changed, recall, limit=_LIMIT, longest=_LIMIT)
 
     def render(self, *objects: Resource, is_checked: bool = True) -> Rendered:
         """Write *objects*, and render; no template may be found at fault.

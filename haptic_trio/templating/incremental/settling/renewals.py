@@ -9,6 +9,7 @@ fragment, all fragments of the object have their good outputs as they were: they
 must fit together.
 """
 
+from collections.abc import Collection
 from typing import TypeVar
 
 from haptic_trio.templating.incremental.outputs import FragmentOutput
@@ -81,6 +82,17 @@ class Renewals:
         if not failed:
             del self._failed[found]
             self._undecided.add(found)
+
+    @property
+    def kept(self) -> frozenset[ObjectId]:
+        """The objects that are served as they were."""
+        return self._kept
+
+    def return_to(self, kept: frozenset[ObjectId], concerned: Collection[ObjectId]) -> set[ObjectId]:
+        """Of *concerned*, serve those in *kept* as they were, and no others; return those that change."""
+        changed = (self._kept ^ kept).intersection(concerned)
+        self._kept ^= changed
+        return set(changed)
 
     def keeps(self, key: FragmentKey) -> bool:
         """Whether the object of the fragment *key* is served as it was."""
