@@ -278,7 +278,7 @@ async def test_unusable_kubeconfig_is_reported_with_its_place_and_cause(
 @pytest.mark.parametrize(
     "token", ["MARK7f\nMARK7f", "MARK7f\rx", "MARK7f\x01", "MARK7f\u00e4", ["MARK7f"], {"MARK7f": 1}, 7]
 )
-@pytest.mark.parametrize("way", ["inline", "file", "plugin"])
+@pytest.mark.parametrize("way", ["inline", "file", pytest.param("plugin", marks=pytest.mark.process)])
 async def test_token_that_no_header_can_have_is_reported_without_it(tmp_path: Path, token: object, way: str) -> None:
     path, file = tmp_path / "config", tmp_path / "answer"
     user: dict[str, object] = {"token": token}
