@@ -147,10 +147,13 @@ class Cluster:
         return str(answer["status"]["token"])
 
     async def logs(self, namespace: str, pod: str, container: str | None = None, **parameters: str | int) -> str:
-        """Return what a container wrote, as the API server reports it."""
+        """Return what a container wrote, as the API server reports it; nothing while it waits to start."""
         chosen = {} if container is None else {"container": container}
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
         response = await self.client.get(path, params={**chosen, **parameters})
+        if response.status_code == httpx.codes.BAD_REQUEST:
+            # A kubelet answers so for a run that is counted already, and has not started.
+            return ""
         if response.is_error:
             raise ApiError(response.status_code, "", response.text)
         return response.text
