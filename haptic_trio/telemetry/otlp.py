@@ -26,7 +26,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace import Span, Status, StatusCode, Tracer, set_span_in_context
 
 from haptic_trio.logs import get_logger
-from haptic_trio.redaction.names import BLANK
+from haptic_trio.redaction.repeated import without_repeated
 from haptic_trio.telemetry.traces import Attributes, Piece, Traces
 
 FLUSH_LIMIT: Final = 3.0
@@ -42,8 +42,6 @@ _TRACES_PATH: Final = "/v1/traces"
 _HEADERS: Final = ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS")
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _BETWEEN_WORDS: Final = re.compile(r"[\s,;=:\"']+")
-_SHORTEST: Final = 4
-"""Characters of what is hidden; shorter texts would match everywhere."""
 
 
 class _Trace(msgspec.Struct):
@@ -154,8 +152,8 @@ class _Exporter(OTLPSpanExporter):
             super().shutdown()  # type: ignore[no-untyped-call]
 
 
-def _credentials_in(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the texts of OpenTelemetry's variables that may be credentials, the longest first."""
+def _credentials_in(environment: Mapping[str, str]) -> frozenset[str]:
+    """Return the texts of OpenTelemetry's variables that may be credentials."""
     words: set[str] = set()
     for text in filter(None, map(environment.get, _HEADERS)):
         words.update(*(_BETWEEN_WORDS.split(each) for each in (text, unquote(text))))
@@ -169,11 +167,11 @@ def _credentials_in(environment: Mapping[str, str]) -> tuple[str, ...]:
         user = parts.netloc.rpartition("@")[0]
         words |= {parts.query, user, user.partition(":")[2], base64.b64encode(unquote(user).encode()).decode()}
         words.update(value for _name, _separator, value in (each.partition("=") for each in parts.query.split("&")))
-    return tuple(sorted((word for word in words if len(word) >= _SHORTEST), key=len, reverse=True))
+    return frozenset(words)
 
 
 @contextmanager
-def _complaining(hidden: tuple[str, ...]) -> Iterator[None]:
+def _complaining(hidden: frozenset[str]) -> Iterator[None]:
     """Forward warnings of the SDK without the texts *hidden* to the log for the duration of the block."""
     logger, warnings_ = logging.getLogger("opentelemetry"), _SdkWarnings(hidden)
     propagated, logger.propagate = logger.propagate, False
@@ -190,7 +188,7 @@ class _SdkWarnings(logging.Handler):
 
     _last = -WARNING_INTERVAL
 
-    def __init__(self, hidden: tuple[str, ...]) -> None:
+    def __init__(self, hidden: frozenset[str]) -> None:
         super().__init__(logging.WARNING)
         self._hidden = hidden
 
@@ -199,7 +197,5 @@ class _SdkWarnings(logging.Handler):
         now = time.monotonic()
         if now - self._last >= WARNING_INTERVAL:
             self._last = now
-            reason = record.getMessage()
-            for text in self._hidden:
-                reason = reason.replace(text, BLANK)
+            reason = without_repeated(record.getMessage(), self._hidden)
             get_logger("tracing").warning("traces cannot be sent", reason=reason)

@@ -14,7 +14,7 @@ import trio
 from haptic_trio.dataplane.endpoint import EndpointError, EndpointTimeoutError, EndpointUnreachableError
 from haptic_trio.errors import INVALID_JSON
 from haptic_trio.http1 import HttpTransport
-from haptic_trio.redaction.names import BLANK
+from haptic_trio.redaction.repeated import without_repeated
 
 REQUEST_LIMIT: Final = 30.0
 """Seconds that one request may take, its answer included."""
@@ -254,6 +254,4 @@ def _read_message(body: bytes) -> str:
 def _without(credentials: Credentials, message: str) -> str:
     """Return *message*, shortened, without *credentials*, which a proxy may have sent back."""
     header = b64encode(f"{credentials.username}:{credentials.password}".encode()).decode()
-    for secret in filter(None, (header, credentials.password)):
-        message = message.replace(secret, BLANK)
-    return message[:MESSAGE_LENGTH]
+    return without_repeated(message, (header, credentials.password))[:MESSAGE_LENGTH]

@@ -27,7 +27,7 @@ from haptic_trio.k8s.errors import (
     UnreachableError,
     error_of,
 )
-from haptic_trio.redaction.names import BLANK
+from haptic_trio.redaction.repeated import without_repeated
 
 Params: TypeAlias = Mapping[str, str]
 MakeClient: TypeAlias = Callable[[Credentials], httpx.AsyncClient]
@@ -270,8 +270,8 @@ def _headers(session: _Session) -> dict[str, str]:
 
 def _without(authorization: str, body: bytes) -> bytes:
     """Return *body* without the credential of the header, which a proxy may have sent back."""
-    credential = authorization.rpartition(" ")[2].encode()
-    return body.replace(credential, BLANK.encode()) if len(credential) > 3 else body
+    text = without_repeated(body.decode(errors="surrogateescape"), (authorization.rpartition(" ")[2],))
+    return text.encode(errors="surrogateescape")
 
 
 def _reason(error: Exception) -> str:
