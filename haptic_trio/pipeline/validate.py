@@ -1,10 +1,8 @@
 """Both phases of validation, and the mapping from a message to its template and object."""
 
-import re
 from collections.abc import Iterable
 from math import inf
 from pathlib import Path, PurePosixPath
-from typing import Final
 
 import msgspec
 import trio
@@ -25,11 +23,11 @@ from haptic_trio.dataplane.local.check import (
 )
 from haptic_trio.errors import Problem
 from haptic_trio.haproxy.config.parser import ConfigSyntaxError, SectionCache, parse_config
+from haptic_trio.haproxy.config.quoted import without_output
 from haptic_trio.haproxy.grammar.keywords import Keywords, keywords_of, shipped_keywords
 from haptic_trio.haproxy.model import Generation, make_generation
 from haptic_trio.k8s.resource import ResourceRef
 from haptic_trio.pipeline.rejection.errors import CrashedError, RejectedError, TimedOutError, UndecidedError
-from haptic_trio.pipeline.rejection.quoted import without_output
 from haptic_trio.pipeline.render import Rendered
 from haptic_trio.redaction.names import SECRET_NAME
 from haptic_trio.templating.values.subjects import FragmentKey, Origin, RenderedText, bytes_in
@@ -38,8 +36,6 @@ NEAR_PAGES = 8
 NEAR_BYTES = 64 << 10
 """Limits of new text that is parsed without a thread: one or two milliseconds."""
 _SECRET = "Secret"  # noqa: S105  a kind of object
-_PROXY: Final = re.compile(r"(?:backend|frontend|listen|[Pp]roxy) '[\w.:-]+'")
-"""Name of a proxy at the beginning of a message."""
 CHECK_TIMES = 3
 """`haproxy -c` takes at most this multiple of the check timeout."""
 COSTLY_SHARE = 0.1
@@ -236,11 +232,7 @@ def locate(problem: Problem, rendered: Rendered) -> tuple[Problem, Origin | None
         problem = without_output(problem, rendered.words)
     elif origin is None and not (problem.line and path == MAIN_TEMPLATE) and rendered.has_secrets:
         # HAProxy finds some errors after the last line, and names the proxy or the file alone.
-        named = _PROXY.match(problem.message)
-        start = named.end() if named is not None else 0
-        rest = msgspec.structs.replace(problem, message=problem.message[start:])
-        rest = without_output(rest, rendered.words, path)
-        problem = msgspec.structs.replace(rest, message=f"{problem.message[:start]}{rest.message}")
+        problem = without_output(problem, rendered.words, path)
     if origin is None:
         return problem, None
     made_by = f"made by fragment '{origin.fragment}', {origin.template}:{origin.line}"

@@ -174,7 +174,7 @@ def _segment(word: str) -> str:
 
 def _path_word(word: str) -> str:
     if _NOT_IN_PATH.search(word) is not None:
-        raise UnsendableError(f"'{word}' has characters that are not allowed in a request path")
+        raise UnsendableError("a value has characters that are not allowed in a request path")
     return _word(word)
 
 
@@ -184,7 +184,7 @@ def _checked(value: str | int) -> str | int:
 
 def _word(word: str) -> str:
     if not _WORD.fullmatch(word):
-        raise UnsendableError(f"'{word}' is not a plain word of a runtime command")
+        raise UnsendableError("a value is not a plain word of a runtime command")
     return word
 
 
@@ -195,8 +195,8 @@ def name_operation(operation: Operation) -> str:
             return f"server {backend}/{server}"
         case AddServer(backend, server) | DeleteServer(backend, server):
             return f"server {backend}/{server}"
-        case AddMapEntry(path, key) | SetMapEntry(path, key) | DeleteMapEntry(path, key):
-            return f"map {path}, key {key}"
+        case AddMapEntry(path) | SetMapEntry(path) | DeleteMapEntry(path):
+            return f"map {path}"
         case StoreCertificate(path) | DeleteCertificate(path):
             return f"certificate {path}"
         case AddCrtListEntry(path) | DeleteCrtListEntry(path):

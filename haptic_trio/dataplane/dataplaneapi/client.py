@@ -12,8 +12,10 @@ import msgspec
 import trio
 
 from haptic_trio.dataplane.endpoint import EndpointError, EndpointTimeoutError, EndpointUnreachableError
-from haptic_trio.errors import INVALID_JSON
+from haptic_trio.errors import INVALID_JSON, Problem
+from haptic_trio.haproxy.config.quoted import without_output
 from haptic_trio.http1 import HttpTransport
+from haptic_trio.redaction.names import BLANK
 from haptic_trio.redaction.repeated import without_repeated
 
 REQUEST_LIMIT: Final = 30.0
@@ -52,8 +54,10 @@ class ApiStatusError(EndpointError):
     def __init__(self, endpoint: str, request: str, status: int, words: str) -> None:
         self.status = status
         self.words = words
-        """Message of the API, which may quote HAProxy."""
-        super().__init__(endpoint, f"{request}: {status} {words}".rstrip())
+        """Message of the API, which may quote HAProxy, and so values of Secrets."""
+        self.reason = without_output(Problem(message=words)).message or str(status)
+        """The message without what it quotes; the status if there is none."""
+        super().__init__(endpoint, f"{request}: {status} {self.reason}" if words else f"{request}: {status}")
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,7 +151,9 @@ class ApiClient:
         files = {"file_upload": (name, data, "application/octet-stream")} if upload is not None else None
         url = f"{_BASE}{path}" if path.startswith("/") else f"{_BASE}{_HAPROXY}/{path}"
         request = self._http.build_request(method, url, params=params, headers=headers, content=content, files=files)
-        called = f"{method} {url}"
+        head, entries, _key = url.partition("/entries/")
+        # The key of an entry may be a credential.
+        called = f"{method} {head}{entries}{BLANK if entries else ''}"
         credentials = self._credentials()
         if credentials is None:
             raise ApiAccessError(self.endpoint, f"{called}: the credentials are not known yet")

@@ -14,8 +14,10 @@ import trio
 from haptic_trio.dataplane.dataplaneapi.client import Answer, ApiClient, ApiStatusError, Params, quote_name
 from haptic_trio.dataplane.endpoint import EndpointTimeoutError, EndpointUnreachableError
 from haptic_trio.dataplane.local.ports import read_conflicts
+from haptic_trio.dataplane.local.process_log import describe_load
 from haptic_trio.errors import HapticError, Problem
 from haptic_trio.haproxy.config.check_output import parse_check_output
+from haptic_trio.haproxy.config.quoted import describe_problems
 
 PUSH_LIMIT: Final = 90.0
 """Seconds for a push: before it answers, the API runs `haproxy -c` and, if requested, a reload."""
@@ -47,7 +49,7 @@ class ReloadFailedError(HapticError):
     def __init__(self, response: str) -> None:
         self.unbound = read_conflicts(response)
         """Addresses that HAProxy cannot bind, if that is the reason."""
-        super().__init__(describe_reload(response))
+        super().__init__(describe_load(response))
 
 
 class _Reload(msgspec.Struct):
@@ -154,18 +156,10 @@ def read_rejection(words: str) -> tuple[Problem, ...]:
 
 
 def describe_rejection(words: str) -> str:
-    """Return the problems in *words* as one line, or *words* if none can be parsed."""
+    """Return the problems in *words* in one line, without what they quote of the configuration."""
     problems = read_rejection(words)
     if not problems and (at := words.find("[ALERT]")) >= 0:
         # A failed forced reload: HAProxy's output follows the message of the API.
         problems = parse_check_output(words[at:]).errors
-    return "; ".join(map(str, problems)) or words or "rejected without a message"
-
-
-def describe_reload(output: str) -> str:
-    """Return the errors in the output of a failed reload as one line."""
-    return (
-        "; ".join(map(str, parse_check_output(output).errors))
-        or output.strip()
-        or "the reload failed without a message"
-    )
+    # The API's own words may quote as well.
+    return describe_problems(problems or [Problem(message=words or "rejected without a message")])

@@ -299,7 +299,7 @@ class DataplaneApiEndpoint:
         try:
             created = await self._storage.write(MANIFEST, encode_manifest(manifest), exists=exists)
         except ApiStatusError as exc:
-            raise EndpointStorageError(self._name, f"{MANIFEST}: {exc.words or exc.status}") from exc
+            raise EndpointStorageError(self._name, f"{MANIFEST}: {exc.reason}") from exc
         if created is not None and created.storage_name != MANIFEST.name:
             raise EndpointStorageError(self._name, f"{MANIFEST}: the API stored it as '{created.storage_name}'")
 

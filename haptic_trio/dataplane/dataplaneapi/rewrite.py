@@ -107,7 +107,7 @@ class Rewrite:
                 self._stored[place], is_taken = await self._storage.introduce(place, file.content)
                 certificates[place] = await self._storage.inspect(place)
             except ApiStatusError as exc:
-                raise PatchRejectedError(self._endpoint, f"{place}: {exc.words or exc.status}") from exc
+                raise PatchRejectedError(self._endpoint, f"{place}: {exc.reason}") from exc
             if problem := check_place(place, file.path, self._stored[place]):
                 raise PatchRejectedError(self._endpoint, problem)
             if not is_taken:
@@ -139,7 +139,7 @@ class Rewrite:
             raise DeploymentRejectedError(self._endpoint, str(exc)) from exc
         except ApiStatusError as exc:
             if exc.status == 409:
-                raise ApiConflictError(self._endpoint, exc.words) from exc
+                raise ApiConflictError(self._endpoint, exc.reason) from exc
             raise DeploymentRejectedError(self._endpoint, await self._config.explain(text, exc)) from exc
 
     async def undo(self, *, reload: bool) -> str | None:
@@ -185,7 +185,7 @@ class Rewrite:
             return None
 
     def _rejection_of(self, place: Place, rejection: ApiStatusError) -> EndpointError:
-        words = f"{place}: {rejection.words or rejection.status}"
+        words = f"{place}: {rejection.reason}"
         # For an invalid certificate the API answers as for an internal error.
         if rejection.status < 500 or place.store is Store.CERTIFICATES:
             return DeploymentRejectedError(self._endpoint, words)

@@ -128,7 +128,7 @@ class RuntimeApi:
                 self._require_effect(self._api.decode(RuntimeServer, answer, call.path), operation)
             return
         if not await self._is_set(operation, rejection, paths):
-            message = f"{name_operation(operation)}: {rejection.status} {rejection.words}"
+            message = f"{name_operation(operation)}: {rejection.status} {rejection.reason}"
             raise PatchRejectedError(self._api.endpoint, message) from rejection
 
     def _require_effect(self, server: RuntimeServer, operation: ServerOperation) -> None:

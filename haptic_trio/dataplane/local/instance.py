@@ -56,11 +56,12 @@ from haptic_trio.dataplane.local.former_worker import FormerWorker
 from haptic_trio.dataplane.local.loading.new_worker import NewWorker
 from haptic_trio.dataplane.local.loading.reduced_check import CHECK_LIMIT, passes_reduced_check
 from haptic_trio.dataplane.local.ports import find_conflicts, read_conflicts
+from haptic_trio.dataplane.local.process_log import describe_load
 from haptic_trio.dataplane.local.runtime import OtherWorkerError
 from haptic_trio.dataplane.local.supervisor import LoadRejectedError, OnExit, Supervisor, SupervisorFactory
 from haptic_trio.dataplane.local.worker import WorkerState
 from haptic_trio.errors import text_of
-from haptic_trio.haproxy.config.check_output import parse_check_output
+from haptic_trio.haproxy.config.quoted import describe_problems
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.capabilities import Capabilities
 from haptic_trio.haproxy.plan.delta import make_delta
@@ -225,7 +226,8 @@ class LocalAgent:
             await self._last_write.finish(partial(self._files.abandon, clear=former_is_clear))  # noqa: ASYNC120  shields itself
             if unbound := read_conflicts(exc.output):
                 raise PortsUnavailableError(self._name, unbound) from exc
-            raise DeploymentRejectedError(self._name, self._quote(exc.output)) from exc
+            output = exc.output.replace(f"{self._files.current}/", "")
+            raise DeploymentRejectedError(self._name, describe_load(output)) from exc
         except (EndpointError, OSError):
             await self._last_write.finish(partial(self._files.abandon, clear=False))  # noqa: ASYNC120  shields itself
             raise
@@ -258,16 +260,12 @@ class LocalAgent:
         await self._former.patch(self._supervisor.runtime, running, generation, plan, successor)
         self._patched.set()
 
-    def _quote(self, output: str) -> str:
-        errors = parse_check_output(output.replace(f"{self._files.current}/", "")).errors
-        return "; ".join(map(str, errors)) or output
-
     async def _check(self, name: str) -> None:
         configs = [self._supervisor.process_config, self._files.path_of(name)]
         try:
             await run_check(self._supervisor.binary, configs, limit=CHECK_LIMIT)
         except ConfigRejectedError as exc:
-            raise DeploymentRejectedError(self._name, str(exc)) from exc
+            raise DeploymentRejectedError(self._name, describe_problems(exc.problems)) from exc
         except (CheckTimeoutError, CheckFailedError) as exc:
             raise EndpointTimeoutError(self._name, str(exc)) from exc
 
@@ -345,11 +343,13 @@ class LocalAgent:
             await check_config(
                 self._supervisor.binary, generation, limit=CHECK_LIMIT, priority=Priority.IDLE, directory=directory
             )
-        except (ConfigRejectedError, CheckTimeoutError, CheckFailedError) as exc:
-            if not isinstance(exc, ConfigRejectedError):
-                # Without a verdict the check is repeated.
-                self._patched.set()
+        except ConfigRejectedError as exc:
             # The last good files stay; the controller makes the same check and reports the reason.
+            self._log.warning("runtime changes are not written out", error=describe_problems(exc.problems))
+            return
+        except (CheckTimeoutError, CheckFailedError) as exc:
+            # Without a verdict the check is repeated.
+            self._patched.set()
             self._log.warning("runtime changes are not written out", error=text_of(exc))
             return
         async with self._exclusive():

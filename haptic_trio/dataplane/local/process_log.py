@@ -3,6 +3,9 @@
 import os
 from pathlib import Path
 
+from haptic_trio.dataplane.local.ports import read_conflicts
+from haptic_trio.haproxy.config.check_output import parse_check_output
+from haptic_trio.haproxy.config.quoted import describe_problems
 from haptic_trio.logs import Logger
 from haptic_trio.state_files.reader import open_state_file
 
@@ -28,11 +31,14 @@ class ProcessLog:
             return 0
 
     def read_since(self, offset: int) -> str:
-        """Return the end, 4 kB at most, of what was written after *offset*."""
+        """Return the last lines, 4 kB at most, of what was written after *offset*."""
+        start = max(offset, self.size() - EXCERPT)
         try:
             with os.fdopen(open_state_file(self.path), "rb") as file:
-                file.seek(max(offset, self.size() - EXCERPT))
-                return file.read(EXCERPT).decode(errors="replace").strip()
+                file.seek(start)
+                text = file.read(EXCERPT).decode(errors="replace")
+                # The end of a line does not say what it quotes.
+                return (text if start == offset else text.partition("\n")[2]).strip()
         except FileNotFoundError:
             return ""
 
@@ -52,6 +58,13 @@ class ProcessLog:
             file.write(rest)
 
 
+def describe_load(output: str) -> str:
+    """Return why HAProxy did not load a configuration, from its *output*: in one line, without what it quotes."""
+    if unbound := read_conflicts(output):
+        return "; ".join(map(str, unbound))
+    return describe_problems(parse_check_output(output).errors) or "haproxy gave no reason"
+
+
 class StartFailures:
     """Failed starts of one instance; the caller repeats them."""
 
@@ -60,21 +73,11 @@ class StartFailures:
         self._logged = ""
 
     def take(self, error: str) -> None:
-        """Log the *error* of a start, which may be HAProxy's output, unless it is that of the start before."""
-        cause = _cause_of(error)
-        log = self._log.debug if cause == self._logged else self._log.error
-        log("haproxy did not start", error=cause, next="it is tried again")
-        self._logged = cause
+        """Log the *error* of a start, unless it is that of the start before."""
+        log = self._log.debug if error == self._logged else self._log.error
+        log("haproxy did not start", error=error, next="it is tried again")
+        self._logged = error
 
     def end(self) -> None:
         """Forget the failures: HAProxy has started."""
         self._logged = ""
-
-
-def _cause_of(error: str) -> str:
-    """Return the alerts in *error*, the output of HAProxy, in one line; *error* itself without alerts."""
-    lines = error.splitlines()
-    alerts = [line.partition(" : ")[2] or line for line in lines if "[ALERT]" in line]
-    # Behind the cause, HAProxy names its own program.
-    named = [alert for alert in alerts if not alert.startswith("[")]
-    return "; ".join(named or alerts or lines)

@@ -27,7 +27,7 @@ from haptic_trio.dataplane.local.process import (
     spawn,
     write_record,
 )
-from haptic_trio.dataplane.local.process_log import ProcessLog, StartFailures
+from haptic_trio.dataplane.local.process_log import ProcessLog, StartFailures, describe_load
 from haptic_trio.dataplane.local.runtime import RuntimeClient
 from haptic_trio.dataplane.local.sockets import choose_socket_directory, require_writable
 from haptic_trio.errors import HapticError, text_of
@@ -50,11 +50,11 @@ UPKEEP_INTERVAL = 10.0
 
 
 class LoadRejectedError(HapticError):
-    """HAProxy rejected the load; `output` has its messages. Permanent."""
+    """HAProxy rejected the load; `output` has its messages, which may quote Secrets. Permanent."""
 
     def __init__(self, output: str) -> None:
         self.output = output
-        super().__init__(output)
+        super().__init__(describe_load(output))
 
 
 class Supervisor:

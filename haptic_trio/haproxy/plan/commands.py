@@ -30,6 +30,8 @@ from haptic_trio.haproxy.plan.operations import (
     SetServerWeight,
     UnpublishBackend,
 )
+from haptic_trio.redaction.names import BLANK
+from haptic_trio.redaction.quoted import without_quoted
 
 MAX_BATCH: Final = 64
 """Maximum number of commands joined into one line; more would gain little."""
@@ -56,6 +58,7 @@ SimpleOperation: TypeAlias = (
 """Operations that are one command without payload; others need several commands, or repetition."""
 
 _SPECIAL: Final = re.compile("[ \t\v\f;\\\\<>\"'#$|]")
+_ENTRY_COMMAND: Final = re.compile(r"(?:add|set|del) (?:map|acl) (?:@\d+ )?(?:\\.|[^ \\])+(?= )")
 _FORBIDDEN: Final = re.compile("[\0\r\n]")
 # A reply may begin with a success and end with the reason why the port stays. Since 3.0 it names changes only.
 _ADDRESS_REPLY: Final = re.compile(
@@ -96,7 +99,11 @@ class RuntimeCommandError(HapticError):
     def __init__(self, command: str, reply: str) -> None:
         self.command = command
         self.reply = reply
-        super().__init__(f"'{command.partition(chr(10))[0]}': {reply.strip() or 'no reply'}")
+        shown, said = command.partition("\n")[0], reply.strip() or "no reply"
+        if (found := _ENTRY_COMMAND.match(shown)) is not None:
+            # Keys and values may be credentials, and a reply may repeat them.
+            shown, said = f"{found[0]} {BLANK}", without_quoted(said, lambda _text: False)
+        super().__init__(f"'{shown}': {said}")
 
 
 def escape_word(word: str) -> str:

@@ -83,7 +83,7 @@ async def test_what_haproxy_rejects_is_rejected_with_its_words_and_changes_nothi
     broken = build_generation(first.text + "    errorfile 503 general/missing.http\n")
     async with serving_haproxy(instance_root, haproxy_binary) as served, served.remote() as remote:
         await sync_endpoint(remote, first)
-        with pytest.raises(DeploymentRejectedError, match=r"edge-1: .*missing"):
+        with pytest.raises(DeploymentRejectedError, match=r"edge-1: haproxy\.cfg:\d+: "):
             await remote.activate(broken)
         assert await fetch(port) == (200, "one")
         assert await remote.fetch_running() == first

@@ -69,6 +69,17 @@ async def test_answer_that_repeats_the_request_does_not_show_its_credentials(sta
             await client.get("/info")
 
 
+async def test_an_error_about_an_entry_shows_neither_its_key_nor_what_the_api_quotes() -> None:
+    api = FakeDataplaneApi()
+    api.before = answers("PUT", "runtime/maps/m.map/entries/S3CRET", rejection(400, "no 'S3CRET' in the map"))
+
+    async with open_client(api) as client:
+        with pytest.raises(ApiStatusError) as caught:
+            await client.send("PUT", "runtime/maps/m.map/entries/S3CRET", json={"value": "S3CRET"})
+
+    assert str(caught.value) == ("pod-1: PUT /v3/services/haproxy/runtime/maps/m.map/entries/…: 400 no '…' in the map")
+
+
 async def test_address_with_credentials_is_not_taken() -> None:
     with pytest.raises(ValueError, match="must not hold credentials") as caught:
         async with open_api_client("pod-1", "http://admin:secret@api.test", CREDENTIALS):

@@ -85,7 +85,7 @@ async def test_rejected_configuration_is_explained_by_its_own_lines_and_undone()
             await sync_endpoint(endpoint, desired)
         running = await endpoint.fetch_running()
 
-    assert f"haproxy.cfg:{line}: balance only supports 'roundrobin'" in str(caught.value)
+    assert f"haproxy.cfg:{line}: balance only supports" in str(caught.value)
     assert "Fatal" not in str(caught.value)
     assert runs(api, former)
     assert api.loads == loads
@@ -106,7 +106,7 @@ async def test_failed_reload_is_undone_and_reported(autojump_clock: object, sche
     api.reload_failures = [WRONG_FILE]
 
     async with open_endpoint(api, schedules_reloads=schedules_reloads) as endpoint:
-        with pytest.raises(DeploymentRejectedError, match=r"haproxy.cfg:7: unable to load file '503\.http'"):
+        with pytest.raises(DeploymentRejectedError, match=r"haproxy.cfg:7: unable to load file '…'"):
             await endpoint.activate(generation(hosts="b.example.com app\n", balance="leastconn"))
         running = await endpoint.fetch_running()
 

@@ -107,7 +107,7 @@ async def test_what_haproxy_rejects_changes_nothing(instance_root: Path, haproxy
         first = answering(port, "one")
         await sync_endpoint(agent, first)
         broken = build_generation(first.text + "    errorfile 503 general/missing.http\n")
-        with pytest.raises(DeploymentRejectedError, match="missing"):
+        with pytest.raises(DeploymentRejectedError, match=r"haproxy\.cfg:\d+: "):
             await agent.activate(broken)
         assert await agent.fetch_running() == first
         assert await fetch(port) == (200, "one")

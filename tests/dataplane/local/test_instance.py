@@ -141,8 +141,10 @@ async def test_a_rejected_generation_changes_nothing(instance_root: Path, haprox
         first = answering(port, "one")
         await sync_endpoint(agent, first)
         broken = build_generation(first.text.replace('string "one"', 'lf-string "%[src,map(/nosuchfetch)]"'))
-        with pytest.raises(DeploymentRejectedError, match="nosuchfetch"):
+        with pytest.raises(DeploymentRejectedError, match=r"haproxy\.cfg:\d+: ") as caught:
             await agent.activate(broken)
+        # The line may derive from a Secret.
+        assert "nosuchfetch" not in str(caught.value)
         assert await fetch(port) == (200, "one")
         assert await agent.fetch_running() == first
         assert (await agent.describe()).reloads == 0
@@ -159,8 +161,9 @@ async def test_a_generation_that_cannot_be_loaded_is_rejected_and_the_old_one_se
         await sync_endpoint(agent, first)
         # `haproxy -c` does not bind, so it finds nothing wrong with this.
         unloadable = build_generation(first.text + f"    bind unix@{instance_root}/nosuch/socket\n")
-        with pytest.raises(DeploymentRejectedError, match="cannot bind"):
+        with pytest.raises(DeploymentRejectedError, match="cannot bind") as caught:
             await agent.activate(unloadable)
+        assert "nosuch" not in str(caught.value)
         assert await fetch(port) == (200, "one")
         assert await agent.fetch_running() == first
         # Runtime operations reach the worker that went on, and reloads work again.
@@ -214,7 +217,7 @@ async def test_a_rejected_operation_falls_back_to_a_reload(instance_root: Path, 
     first, second = mapping(port, {"a.example": "1"}), mapping(port, {"a.example": "2"})
     async with instances(instance_root, haproxy_binary) as (agent,):
         await sync_endpoint(agent, first)
-        with pytest.raises(PatchRejectedError, match=r"unknown\.example"):
+        with pytest.raises(PatchRejectedError, match=r"del map maps/host\.map …"):
             await agent.patch(second, Plan((DeleteMapEntry("maps/host.map", "unknown.example"),)))
         assert (instance_root / "instances/local-1/current/maps/host.map").read_text() == "a.example 1\n"
         result = await sync_endpoint(agent, second)

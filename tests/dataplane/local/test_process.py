@@ -148,7 +148,7 @@ def test_a_log_that_has_grown_keeps_its_end_and_its_writer(tmp_path: Path) -> No
     log = ProcessLog(tmp_path / "log")
     log.shorten()
     with log.path.open("ab") as writer:
-        writer.write(b"x" * SIZE_LIMIT + b"the end\n")
+        writer.write(b"x" * SIZE_LIMIT + b"\nthe end\n")
         writer.flush()
         log.shorten()
         assert log.size() == KEPT

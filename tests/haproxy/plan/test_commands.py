@@ -208,6 +208,22 @@ def test_a_rejection_by_real_haproxy_is_detected(ask: Ask, command: str, reply: 
     assert "\n" not in str(error).partition("':")[0]
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "add map maps/h.map S3CRET\\ key S3CRET",
+        "set map maps/h\\ h.map key S3CRET",
+        "del acl @7 lists/h.list S3CRET",
+        "add map @7 maps/h.map <<\nS3CRET S3CRET\n\n",
+    ],
+)
+def test_an_error_shows_no_entry_of_a_map_or_list(command: str) -> None:
+    error = RuntimeCommandError(command, "no such entry 'S3CRET'")
+
+    assert "S3CRET" not in str(error)
+    assert str(error).startswith(f"'{' '.join(command.split(' ')[:3])}")
+
+
 @pytest.mark.haproxy
 def test_a_failure_in_a_batch_is_assigned_to_its_command(ask: Ask) -> None:
     commands = [f"set server b/s weight {number}" for number in range(MAX_BATCH)]
