@@ -7,7 +7,9 @@ each of them fields separated by `,`. Every value is percent-encoded. A rule
 that begins with `hb` needs no Lua on HAProxy 3.4: see the snippet gateway-headers.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -41,13 +43,19 @@ INVALID: Final = "!"
 REJECTED: Final = "x"
 """A directive: every request is answered with 500."""
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_KNOWN: Final = 256
+"""Matches whose text is cached. A route has at most 128; each occurs in the entries of up to 16 host names."""
+_UNRESERVED: Final = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch
 
 
 def encode(*fields: str | int) -> str:
     """Return a directive or condition made of *fields*."""
-    return ",".join(quote(str(field), safe="") for field in fields)
+    # Nearly all fields need no encoding, and a search takes a tenth of the time of `quote`.
+    texts = map(str, fields)
+    return ",".join(text if _UNRESERVED(text) else quote(text, safe="") for text in texts)
 
 
+@lru_cache(maxsize=_KNOWN)
 def conditions_text(match: Match) -> str:
     """Return the conditions of *match* besides host and path.
 

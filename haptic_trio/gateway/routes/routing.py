@@ -31,7 +31,7 @@ from haptic_trio.gateway.objects import (
 )
 from haptic_trio.gateway.paths import normal_path
 from haptic_trio.gateway.routes.attachment import Attached, listeners_for
-from haptic_trio.gateway.routes.backends import backends_of, foreign_owner
+from haptic_trio.gateway.routes.backends import Backend, backends_of, foreign_owner
 from haptic_trio.gateway.routes.kinds import Key, RouteKind
 from haptic_trio.gateway.routes.lists import Candidate, list_of
 from haptic_trio.gateway.routes.matches import EXACT, PREFIX, Match
@@ -126,6 +126,7 @@ class _Known:
         self._few: dict[_Source, tuple[Resource, ...] | None] = {}
         self._hostnames: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
         self._matches: dict[tuple[str, str], dict[tuple[str, str], list[_Found]]] = {}
+        self._backends: dict[tuple[str, str, int], tuple[Backend, ...]] = {}
 
     def hostnames_of(self, route: Resource, listener: Listener) -> dict[str, str]:
         """Return the host names that *route* shares with *listener*, each with the most specific one of the route."""
@@ -150,6 +151,14 @@ class _Known:
                     path = normal_path(match.path) if self.normalizes else match.path
                     known.setdefault((match.path_kind, path), []).append(_Found(rule, position, match))
             self._matches[name] = known
+        return known
+
+    def backends_of(self, route: Resource, rule: ServedRule) -> tuple[Backend, ...]:
+        """Return the backends of *rule* of *route*."""
+        key = namespace_of(route), name_of(route), rule.number
+        known = self._backends.get(key)
+        if known is None:
+            known = self._backends[key] = backends_of(route, rule.source, self.kind, self._lookups)
         return known
 
     def few(self, source: "_Source") -> tuple[Resource, ...] | None:
@@ -351,7 +360,7 @@ class _Resolver:
                 same = tuple(of_rule)
                 rule = same[0].rule
                 is_closed = rule.error is not None or rule.is_rejected
-                backends = () if is_closed else backends_of(route, rule.source, self._kind, self._lookups)
+                backends = () if is_closed else self._served.backends_of(route, rule)
                 plain = is_plain(rule.source, backends)
                 for _, position, match in same:
                     target = backends[0].name if plain else f"={_rule_key(route, self._kind, rule.number, position)}"
