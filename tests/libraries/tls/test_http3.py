@@ -269,3 +269,17 @@ async def test_rules_for_paths_headers_and_tunnels_are_those_of_other_versions(
     assert arrived["x-real-ip"] == HERE
     assert rejected == [403] * len(spellings)
     assert tunnel in {0, 405}
+
+
+async def test_a_body_counts_by_its_announced_length_before_any_of_it_arrives(
+    cluster: Cluster, nursery: trio.Nursery
+) -> None:
+    with edge(cluster, maxBodySize="5g") as port:
+        client = await connected(nursery, port)
+        fields = {":method": "POST", ":scheme": "https", ":authority": HOST, ":path": "/"}
+        found = [
+            (await client.send({**fields, "content-length": str(length)}, end=False)).status
+            for length in (5 * 2**30, 5 * 2**30 + 1, 2**33, 2**63)
+        ]
+
+    assert found == [200, 413, 413, 400]

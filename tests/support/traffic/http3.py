@@ -63,14 +63,17 @@ class Http3Client:
         pseudo = {":method": "GET", ":scheme": "https", ":authority": host, ":path": path}
         return await self.send({**pseudo, **(headers or {})})
 
-    async def send(self, request: Mapping[str, str]) -> Answer:
-        """Send the fields of a request without a body, pseudo-header fields first; raises what `ask` does."""
+    async def send(self, request: Mapping[str, str], *, end: bool = True) -> Answer:
+        """Send the fields of a request, pseudo-header fields first; without *end* its body never comes.
+
+        Raises what `ask` does.
+        """
         if self._ended.is_set():
             raise Http3Error(self._reason)
         stream = self._quic.get_next_available_stream_id()
         answer = self._answers[stream] = _Answer()
         fields = [(name.lower().encode(), value.encode()) for name, value in request.items()]
-        self._http.send_headers(stream, fields, end_stream=True)
+        self._http.send_headers(stream, fields, end_stream=end)
         await self._send()
         with trio.fail_after(PATIENCE):
             await answer.complete.wait()
