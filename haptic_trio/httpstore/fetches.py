@@ -6,6 +6,7 @@ from typing import Any
 from haptic_trio.httpstore.content import Content, ContentMissingError, Failure, Offers
 from haptic_trio.httpstore.contents import Contents
 from haptic_trio.httpstore.request import FetchPolicy, FetchRequest, RequestFaultError, make_request
+from haptic_trio.templating.incremental.bodies import has_read_secret
 from haptic_trio.templating.incremental.questions import Question
 from haptic_trio.templating.incremental.run import RenderRun, current_run
 from haptic_trio.templating.views import ResourceView
@@ -73,9 +74,10 @@ class Fetches:
 
     def fetch(self, url: Any, options: Mapping[str, Any]) -> str:
         """Return the content of *url*; see `HttpView.fetch`. Raises `ContentMissingError` if there is none."""
-        request = make_request(url, options, self._policy, self._find_secret)
+        run = current_run()
+        request = make_request(url, options, self._policy, self._find_secret, is_secret=has_read_secret(run))
         request = self._requests.setdefault(request.key, request)
-        current_run().ask(_question(request))
+        run.ask(_question(request))
         assert self._offers is not None
         offer = self._offers.find(request)
         if isinstance(offer, Content):

@@ -70,7 +70,7 @@ class FetchRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     key: str
     label: str
-    """The URL without its query."""
+    """The URL without its query, and without its path if that may derive from a Secret."""
     url: str
     interval: float = 0.0
     """Seconds between two fetches; 0: it is fetched once."""
@@ -93,13 +93,18 @@ class FetchRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return [("label", self.label)]
 
 
-def make_request(url: Any, options: Mapping[str, Any], policy: FetchPolicy, find_secret: FindSecret) -> FetchRequest:
-    """Return the request that a template means; raises `RequestFaultError`."""
+def make_request(
+    url: Any, options: Mapping[str, Any], policy: FetchPolicy, find_secret: FindSecret, *, is_secret: bool = False
+) -> FetchRequest:
+    """Return the request that a template means; raises `RequestFaultError`.
+
+    *is_secret*: the URL may derive from a Secret, so its path is not shown.
+    """
     for name in options:
         if name not in _OPTIONS:
             raise RequestFaultError(f"http.fetch has no option {name!r}", did_you_mean(str(name), _OPTIONS))
     parts = split_url(_text(url, "the URL"))
-    label = label_of(parts)
+    label = _secret_label_of(parts) if is_secret else label_of(parts)
     if not policy.allows(parts.hostname or ""):
         raise RequestFaultError(
             f"nothing may be fetched from {parts.hostname!r}", "the configuration names who may: `http.allowedHosts`"
@@ -157,8 +162,16 @@ def label_of(parts: SplitResult) -> str:
     return f"{parts.scheme}://{parts.netloc}{parts.path or '/'}{'?…' if parts.query else ''}"
 
 
+def _secret_label_of(parts: SplitResult) -> str:
+    """Return the part of a URL with a secret path that may be shown, and what identifies it within this process."""
+    path = hashlib.blake2b(f"{parts.path}?{parts.query}".encode(), key=_PEPPER, digest_size=4).hexdigest()
+    return f"{parts.scheme}://{parts.netloc}/… (digest {path})"
+
+
 def _key_of(request: FetchRequest) -> str:
-    content = msgspec.json.encode([getattr(request, field) for field in request.__struct_fields__ if field != "key"])
+    # Two labels of a request do not make two contents.
+    fields = [getattr(request, field) for field in request.__struct_fields__ if field not in ("key", "label")]
+    content = msgspec.json.encode(fields)
     return hashlib.blake2b(content, key=_PEPPER, digest_size=12).hexdigest()
 
 

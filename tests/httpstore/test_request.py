@@ -53,6 +53,16 @@ def test_equal_requests_are_one_and_others_are_not() -> None:
     assert request(Emitted(URL) + "#part").key == request().key
 
 
+def test_a_path_from_a_secret_is_not_shown_and_makes_no_other_content() -> None:
+    secret, other = (
+        make_request(f"https://lists.example.com/S3CRET{end}", {}, POLICY, find_secret, is_secret=True) for end in "ab"
+    )
+
+    assert secret.label.startswith("https://lists.example.com/… (digest ")
+    assert secret.label != other.label
+    assert secret.key == request("https://lists.example.com/S3CRETa").key
+
+
 def test_messages_about_a_request_have_neither_its_query_nor_its_credentials() -> None:
     found = request(
         "https://lists.example.com:8443/deny?token=s3cret", auth={"token": "s3cret"}, headers={"x-key": "s3cret"}

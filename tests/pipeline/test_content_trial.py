@@ -1,5 +1,6 @@
 """Contents that break a configuration are found and rejected, in whichever phase and however many there are."""
 
+import base64
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,29 @@ async def test_changed_content_is_accepted_once_haproxy_has(haproxy_binary: Path
 
     assert map_of(await bench.made()) == "192.0.2.2 denied\n"
     assert (bench.accepted, bench.rejected, bench.kept.store.pending()) == (2, [], {})
+
+
+async def test_no_event_and_no_error_shows_the_path_of_a_url_from_a_secret(haproxy_binary: Path) -> None:
+    template = """\
+{% set secret = resources.planted.get_single("default", "planted") %}
+{% set name = secret.data.name | b64decode %}
+# {{ http.fetch("https://lists.example.com/" ~ name) | hash }}
+# {{ http.fetch("https://lists.example.com/absent/" ~ name) | hash }}
+# {{ http.fetch("https://lists.example.com/needed/" ~ name, critical=true) | hash }}
+"""
+    planted = {"apiVersion": "v1", "resources": "secrets", "indexBy": ["metadata.namespace", "metadata.name"]}
+    bench = ContentBench(
+        haproxy_binary, f"{CONFIG}{template}", {"S3CRET": "a list"}, watchedResources={"planted": planted}
+    )
+    name = base64.b64encode(b"S3CRET").decode()
+    secret = {"kind": "Secret", "metadata": {"namespace": "default", "name": "planted"}, "data": {"name": name}}
+    bench.stores["planted"].upsert(secret)
+
+    with pytest.raises(RejectedError) as caught:
+        await bench.run()
+
+    assert f"{LIST}S3CRET" in bench.kept.servers.asked
+    assert "S3CRET" not in f"{caught.value} {caught.value.problems} {bench.kept.happened} {bench.reported()}"
 
 
 async def test_content_that_an_emitter_rejects_leaves_the_former_one(haproxy_binary: Path) -> None:

@@ -49,6 +49,14 @@ class Given:
             run.forget_file(next(reversed(run.unit_files)))
 
 
+def has_read_secret(run: RenderRun) -> bool:
+    """Whether the current rendering of *run* has looked up the content of a Secret so far."""
+    stores = run.secret_stores
+    return bool(stores) and any(
+        isinstance(one, tuple) and one[0] in _READS and one[1] in stores for one in run.trace.asked
+    )
+
+
 def call_body(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, caller: Callable[[], str]) -> BodyResult:
     """Call the body *caller* for *resource*, within the limits of a fragment."""
     trace, subjects = run.trace, run.subjects
@@ -85,8 +93,7 @@ def call_body(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, c
             rounds=trace.costs.rounds,
             certificates=trace.costs.certificates,
             authorities=trace.costs.authorities,
-            is_secret=bool(run.secret_stores)
-            and any(isinstance(one, tuple) and one[0] in _READS and one[1] in run.secret_stores for one in trace.asked),
+            is_secret=has_read_secret(run),
             own_text=own_text,
             inner_files=inner_files,
             found_files=run.found_since(wanted, produced, key, files),
