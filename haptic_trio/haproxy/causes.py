@@ -27,7 +27,12 @@ def namespace_of_change(change: Section | FileChange) -> str:
 
 def namespaces_named(text: str) -> frozenset[str]:
     """Return the namespaces in names of backends and in keys of routes in *text*, an entry of a map."""
-    return frozenset(first or second for first, second in _NAMED.findall(unquote(text) if "%" in text else text))
+    return frozenset(first or second for first, second in _NAMED.findall(without_percents(text)))
+
+
+def without_percents(text: str) -> str:
+    """Return *text*, an entry of a map, in which names of sections and keys of routes may be percent-encoded."""
+    return unquote(text) if "%" in text else text
 
 
 def serves_others(config: Config, namespaces: AbstractSet[str]) -> bool:

@@ -17,12 +17,11 @@ waits.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
-from urllib.parse import unquote
 
 import msgspec
 
 from haptic_trio.chunked import Page, Piece, Splice, spliced
-from haptic_trio.haproxy.causes import namespace_of_change, namespaces_named
+from haptic_trio.haproxy.causes import namespace_of_change, namespaces_named, without_percents
 from haptic_trio.haproxy.config.maps import MapUse, diff_maps, file_entries, find_map_use, form_of, has_entries
 from haptic_trio.haproxy.model import (
     AuxFile,
@@ -85,7 +84,7 @@ class Waiting:
 
 def words_of(text: str) -> list[str]:
     """Return the words of *text* that may be names of sections; names may be percent-encoded."""
-    return _WORD.findall(unquote(text) if "%" in text else text)
+    return _WORD.findall(without_percents(text))
 
 
 def choose_files(
