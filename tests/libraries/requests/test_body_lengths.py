@@ -31,10 +31,13 @@ class _Early(QuietHandler):
     lengths: list[int]
 
     def answer(self) -> None:
-        self.lengths.append(int(self.headers["Content-Length"]))
+        self.lengths.append(int(self.headers.get("Content-Length", "0")))
         self.send_response(200)
         self.send_header("Content-Length", "0")
         self.end_headers()
+
+    def do_CONNECT(self) -> None:  # noqa: N802 - the name that the base class looks up
+        self.answer()
 
 
 @contextmanager
@@ -53,9 +56,7 @@ def announce(port: int, length: int) -> int:
 def announce_http2(port: int, length: int) -> int:
     """Return the same for HTTP/2; 0 if the stream was reset."""
     fields = {":method": "POST", ":scheme": "http", ":authority": HOST, ":path": "/", "content-length": str(length)}
-    with connect_http2(port) as client:
-        client.send(fields.items(), end=False)
-        return client.wait_status()
+    return connect_by(port, fields)
 
 
 def test_no_server_gets_a_length_that_haproxy_reads_as_another(cluster: Cluster) -> None:
@@ -83,6 +84,40 @@ def test_nor_does_one_behind_a_gateway(tmp_path: Path) -> None:
             assert [announce(port, length) for length in TOO_LONG] == [400] * len(TOO_LONG)
             assert lengths == []
             assert announce(port, LONGEST) == 200
+
+
+@pytest.mark.parametrize("protocol", ["websocket", "foo", ""])
+def test_an_extended_connect_announces_no_body(cluster: Cluster, protocol: str) -> None:
+    fields = {":method": "CONNECT", ":protocol": protocol, ":scheme": "http", ":authority": HOST, ":path": "/"}
+    with application() as (port, lengths):
+        cluster.serve(
+            ingress("web", rule(HOST, path("/", "web"))),
+            service("web"),
+            endpoint_slice("web", endpoint(HERE), ports=port),
+        )
+        assert connect_by(cluster.http_port, {**fields, "content-length": "40"}) == 400
+        assert lengths == []
+        assert connect_by(cluster.http_port, fields) == 200
+
+
+def test_a_connect_of_a_route_announces_no_body(tmp_path: Path) -> None:
+    port = free_port()
+    tunnel = route_rule(to="web")
+    tunnel["matches"] = [{"method": "CONNECT"}]
+    fields = {":method": "CONNECT", ":authority": f"{HOST}:443"}
+    with application() as (server, lengths):
+        listener = {"name": "web", "port": port, "protocol": "HTTP"}
+        with served(tmp_path, port, gateway("gw", listener), *leading_to("web", server), route("web", tunnel)):
+            assert connect_by(port, {**fields, "content-length": "40"}) == 400
+            assert lengths == []
+            assert connect_by(port, fields) == 200
+
+
+def connect_by(port: int, fields: dict[str, str]) -> int:
+    """Return the status of the answer to an HTTP/2 request with *fields*; 0 if the stream was reset."""
+    with connect_http2(port) as client:
+        client.send(fields.items(), end=False)
+        return client.wait_status()
 
 
 @pytest.mark.parametrize(
