@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -76,6 +75,8 @@ class Certificates(msgspec.Struct, frozen=True):
     """The namespaces that may have rules for every host; empty for all."""
     known: dict[str, Owners] = msgspec.field(default_factory=dict)
     """Cached owners by host."""
+    names: dict[tuple[str, str], frozenset[str] | None] = msgspec.field(default_factory=dict)
+    """Cached names of certificates, by namespace and name of the Secret."""
 
     def owners_of(self, host: str) -> Owners:
         """Return the owners of *host*."""
@@ -90,13 +91,12 @@ class Certificates(msgspec.Struct, frozen=True):
         namespace, name = namespace_of(secret), name_of(secret)
         hosts: dict[str, Age] = {}
         named_by: list[str] = []
-        # Read only where it is asked for: the content of a Secret may have to be fetched.
-        names = cache(lambda: names_of(secret))
         for wanted in derived(self.lookups, _STORE, _AskWanted(name, self.vendors), namespace, name):
             if self.own.handles(wanted.class_name, self.lookups):
                 named_by.append(wanted.age[2])
                 for host, is_implied in wanted.hosts.items():
-                    if not is_implied or _is_for(names(), host):
+                    # Read only where it is asked for: the content of a Secret may have to be fetched.
+                    if not is_implied or self._is_for(secret, host):
                         hosts[host] = min(wanted.age, hosts.get(host, wanted.age))
         mine = {host: age for host, age in hosts.items() if self._decides(host, namespace, name)}
         # The owners of the Secret and of the Ingress may differ. Only the first few Ingresses get a warning.
@@ -201,7 +201,15 @@ class Certificates(msgspec.Struct, frozen=True):
         if not named.is_implied:
             return bool(secrets.has(namespace, named.secret))
         found = secrets.get(namespace, named.secret)
-        return any(_is_for(names_of(secret), host) for secret in found)
+        return any(self._is_for(secret, host) for secret in found)
+
+    def _is_for(self, secret: Resource, host: str) -> bool:
+        key = namespace_of(secret), name_of(secret)
+        if key not in self.names:
+            self.names[key] = names_of(secret)
+        names = self.names[key]
+        # An unreadable certificate is rejected when it is rendered, and its fallback is used.
+        return names is None or host in names or wildcard_of(host) in names
 
 
 def _lines(hosts: dict[str, Age], excluded: Callable[[str, Age], tuple[str, ...] | None]) -> list[Line]:
@@ -235,8 +243,3 @@ def _in_parts(hosts: Sequence[str]) -> list[Line]:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _is_for(names: frozenset[str] | None, host: str) -> bool:
-    # An unreadable certificate is rejected when it is rendered, and its fallback is used.
-    return names is None or host in names or wildcard_of(host) in names

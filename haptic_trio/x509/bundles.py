@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from haptic_trio.x509.errors import UNREADABLE
 from haptic_trio.x509.keys import KeyFaultError, certified_key, check_parameters, find_costly_key, public_half
-from haptic_trio.x509.names import check_name
+from haptic_trio.x509.names import LargeCertificateError, check_name
 from haptic_trio.x509.security_level import find_weakness
 from haptic_trio.x509.verdicts import cached
 
@@ -29,7 +29,12 @@ _HEAD_OF_CERTIFICATE: Final = re.compile(rf"-----BEGIN (?:{'|'.join(sorted(_CERT
 _LIST: Final = frozenset({"X509 CRL"})
 _MOST_BLOCKS: Final = 1_000
 _LONGEST_KNOWN: Final = 8_192
-"""Bytes of PEM up to which names, and many bundles, are kept: a tenant may replace a megabyte again and again."""
+"""Bytes of PEM up to which many bundles are kept: a tenant may replace a megabyte again and again."""
+_LARGEST: Final = 32_768
+"""Bytes of one certificate in PEM. The package cryptography takes up to 1 us to read the names in a byte."""
+_MOST_NAMES: Final = 1_000
+_FIRST: Final = re.compile(rb"-----BEGIN (?:X509 )?CERTIFICATE-----[^-]*-----END (?:X509 )?CERTIFICATE-----")
+_MOST_KNOWN_NAMES: Final = 200_000
 
 
 class BundleError(ValueError):
@@ -66,6 +71,8 @@ def _find_fault(*blocks: str) -> str:
     for number, block in enumerate(filter(_HEAD_OF_CERTIFICATE.match, blocks), 1):
         try:
             certificates.append(_load(block.encode()))
+        except LargeCertificateError as exc:
+            return f"certificate {number} {exc}"
         except UNREADABLE:
             return f"certificate {number} cannot be read"
     try:
@@ -75,6 +82,8 @@ def _find_fault(*blocks: str) -> str:
         for number, certificate in enumerate(certificates, 1):
             if weakness := find_weakness(certificate) if keys else find_costly_key(certificate):
                 return f"certificate {number} {weakness}"
+        if keys and certificates and len(_names_of(certificates[0]) or ()) > _MOST_NAMES:
+            return f"certificate 1 has more than {_MOST_NAMES:,} names"
         for block in blocks:
             if "DH PARAMETERS-----" in block.partition("\n")[0]:
                 check_parameters(block)
@@ -84,7 +93,9 @@ def _find_fault(*blocks: str) -> str:
 
 
 def _load(block: bytes) -> x509.Certificate:
-    """Return the certificate in *block*; raises one of `UNREADABLE`."""
+    """Return the certificate in *block*; raises one of `UNREADABLE`, `LargeCertificateError` among them."""
+    if len(block) > _LARGEST:
+        raise LargeCertificateError(f"is larger than {_LARGEST:,} bytes")
     certificate = x509.load_pem_x509_certificate(block)
     check_name(certificate.subject)
     check_name(certificate.issuer)
@@ -131,6 +142,8 @@ def _normalised(text: str, labels: frozenset[str]) -> str:
         found = [_in_form(number, block[0].encode(), labels) for number, block in enumerate(blocks, 1)]
     except KeyFaultError as exc:
         raise BundleError(str(exc)) from None
+    except LargeCertificateError as exc:
+        raise BundleError(f"a block {exc}") from None
     except UNREADABLE:
         raise BundleError("a block cannot be read") from None
     return "".join(dict.fromkeys(found))
@@ -152,13 +165,24 @@ def _in_form(number: int, block: bytes, labels: frozenset[str]) -> str:
 
 
 def names_in(pem: bytes) -> frozenset[str] | None:
-    """Return the names in the first certificate of *pem*, in lower case; None if it cannot be read."""
-    return _known_names(pem) if len(pem) <= _LONGEST_KNOWN else _names_in(pem)
+    """Return the names in the first certificate of *pem*, in lower case; None if it cannot be read or is too large."""
+    found = _FIRST.search(pem)
+    return _known_names(found[0].decode()) if found is not None else None
 
 
-def _names_in(pem: bytes) -> frozenset[str] | None:
+@cached(_MOST_KNOWN_NAMES, lambda names: 1 + len(names or ()))
+def _known_names(block: str) -> frozenset[str] | None:
+    if len(block) > _LARGEST:
+        return None
     try:
-        certificate = x509.load_pem_x509_certificate(pem)
+        names = _names_of(x509.load_pem_x509_certificate(block.encode()))
+    except UNREADABLE:
+        return None
+    return None if names is None or len(names) > _MOST_NAMES else names
+
+
+def _names_of(certificate: x509.Certificate) -> frozenset[str] | None:
+    try:
         names = {str(one.value) for one in certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)}
         try:
             extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
@@ -168,6 +192,3 @@ def _names_in(pem: bytes) -> frozenset[str] | None:
     except UNREADABLE:
         return None
     return frozenset(name.lower() for name in names)
-
-
-_known_names: Final = lru_cache(maxsize=4_096)(_names_in)

@@ -21,16 +21,29 @@ _STRINGS: Final = frozenset({
     0x1E,  # BMPString
 })  # fmt: skip
 """Types that OpenSSL accepts for an attribute. It does not accept VisibleString, OCTET STRING, and times."""
+_MOST_ATTRIBUTES: Final = 20
+_MOST_BYTES: Final = 2_048
+
+
+class LargeCertificateError(ValueError):
+    """A certificate that takes HAProxy or the controller long to use; the text says why, as `is larger than …`."""
 
 
 def check_name(name: x509.Name) -> None:
-    """Raise ValueError if OpenSSL cannot read *name*.
+    """Raise ValueError if OpenSSL cannot read *name*, and `LargeCertificateError` if it is very long.
 
     OpenSSL reads the names of a certificate at once. Cryptography reads them
     for the call of this function, and raises ValueError for what is malformed.
+    HAProxy copies the names of CA certificates for each line that refers to
+    them: 4 us for each attribute, measured.
     """
-    for attribute in name:
+    size = 0
+    for number, attribute in enumerate(name, 1):
         der = x509.Name([attribute]).public_bytes()
+        size += len(der)
+        if number > _MOST_ATTRIBUTES or size > _MOST_BYTES:
+            limits = f"{_MOST_ATTRIBUTES} attributes and {_MOST_BYTES:,} bytes"
+            raise LargeCertificateError(f"has a name that is too long; {limits} are the limits")
         head = _HEAD.match(der)
         if head is None or der[head.end() + head[1][0]] not in _STRINGS:
             raise ValueError("an attribute of a name is not a string that OpenSSL accepts")

@@ -8,26 +8,31 @@ import hashlib
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 T = TypeVar("T")
+Weigh: TypeAlias = Callable[[Any], int]
 
 
-def cached(most: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Return a decorator that caches at most *most* short results of a function of texts."""
+def cached(most: int, weigh: Weigh = lambda _result: 1) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """Return a decorator that caches results of a function of texts, which have a weight of at most *most* together."""
 
     def decorate(function: Callable[..., T]) -> Callable[..., T]:
         known: dict[bytes, T] = {}
+        weight = 0
 
         @wraps(function)
         def ask(*texts: str) -> T:
+            nonlocal weight
             key = _digest(texts)
             # Threads share the cache: another one may empty it at any time.
             with suppress(KeyError):
                 return known[key]
             result = function(*texts)
-            if len(known) >= most:
+            weight += weigh(result)
+            if weight > most:
                 known.clear()
+                weight = weigh(result)
             known[key] = result
             return result
 

@@ -10,6 +10,7 @@ from tests.attacks.inputs.credentials import (
     good_pair,
     malformed_certificates,
     malformed_pairs,
+    pair_for,
     parameters,
     rsa_certificate,
 )
@@ -90,13 +91,39 @@ def test_names_are_those_of_the_first_certificate_in_lower_case() -> None:
     assert names_in(chain) == frozenset({"shop.example", "*.shop.example", "common.example"})
 
 
-def test_names_of_a_large_certificate_are_not_kept() -> None:
-    one, many = ((f"host-{number}.example" for number in range(count)) for count in (1, 1000))
-    small, large = (trustme.CA().issue_cert(*hosts).cert_chain_pems[0].bytes() for hosts in (one, many))
+def test_certificates_have_a_limited_number_of_names_and_bytes() -> None:
+    names = [f"h{number}.test" for number in range(1_001)]
+    certificate, key = pair_for(*names)
+    with pytest.raises(BundleError, match="certificate 1 has more than 1,000 names"):
+        bundle_of(certificate, key, is_pair=True)
+    assert names_in(certificate.encode()) is None
+    # Servers check the names of no authority.
+    assert authorities_in(certificate)
 
-    assert names_in(small) is names_in(small)
-    assert names_in(large) is not names_in(large)
-    assert len(names_in(large) or ()) == 1000
+    certificate, key = pair_for(*names[1:])
+    assert bundle_of(certificate, key, is_pair=True)
+    assert names_in(certificate.encode()) == frozenset(names[1:])
+
+    certificate, key = pair_for(*(f"{'x' * 40}.{name}" for name in names[1:]))
+    with pytest.raises(BundleError, match="certificate 1 is larger than 32,768 bytes"):
+        bundle_of(certificate, key, is_pair=True)
+    with pytest.raises(BundleError, match="a block is larger than 32,768 bytes"):
+        authorities_in(certificate)
+    assert names_in(certificate.encode()) is None
+
+
+@pytest.mark.parametrize("units", [["x"] * 20, ["x" * 2_100]], ids=["attributes", "bytes"])
+def test_names_that_haproxy_takes_long_to_copy_are_rejected(units: list[str]) -> None:
+    certificate, _key = pair_for("shop.test", units=units)
+    fault = "has a name that is too long; 20 attributes and 2,048 bytes are the limits"
+    with pytest.raises(BundleError, match=fault):
+        authorities_in(CERTIFICATE + certificate)
+    with pytest.raises(BundleError, match=fault):
+        bundle_of(CERTIFICATE, certificate, KEY)
+
+    usual, key = pair_for("shop.test", units=["x"] * 19)
+    assert authorities_in(usual)
+    assert bundle_of(usual, key, is_pair=True)
 
 
 def test_versions_of_a_large_bundle_of_authorities_do_not_stay_in_memory() -> None:

@@ -23,6 +23,19 @@ def test_a_verdict_is_found_once() -> None:
     assert verdict("ab", "c") == 4
 
 
+def test_results_are_kept_up_to_a_weight() -> None:
+    asked: list[str] = []
+
+    @cached(5, len)
+    def letters(text: str) -> frozenset[str]:
+        asked.append(text)
+        return frozenset(text)
+
+    for text in ("ab", "cde", "ab", "cde", "f", "ab", "f"):
+        assert letters(text) == frozenset(text)
+    assert asked == ["ab", "cde", "f", "ab"]
+
+
 def test_versions_of_a_large_secret_do_not_stay_in_memory() -> None:
     size, number = 700_000, 20
     tracemalloc.start()

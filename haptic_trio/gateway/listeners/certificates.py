@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -11,6 +11,9 @@ from haptic_trio.gateway.objects import Lookups, Resource, derived, items_of, si
 from haptic_trio.x509 import bundles
 from haptic_trio.x509.bundles import names_in
 from haptic_trio.x509.verdicts import cached
+
+_SEARCHED: Final = 131_072
+"""Characters in Base64 among which the first certificate of a Secret is searched for."""
 
 
 class CertificateProblem(msgspec.Struct, frozen=True):
@@ -58,9 +61,9 @@ def _find_fault(certificate: str, key: str) -> str:
 
 
 def names_of(secret: Resource) -> frozenset[str] | None:
-    """Return the names in the certificate of *secret*; None if it cannot be read."""
+    """Return the names in the certificate of *secret*; None if it cannot be read or is too large."""
     try:
-        return names_in(base64.b64decode(text_of(secret, "data", "tls.crt")))
+        return names_in(base64.b64decode(text_of(secret, "data", "tls.crt")[:_SEARCHED]))
     except ValueError:
         return None
 

@@ -378,7 +378,10 @@ def _names_for(hostname: str, secret: Resource, hosts: PortHosts) -> tuple[str, 
     found = {
         name
         for name in names_of(secret) or ()
-        if is_hostname(name) and hosts.host_of(name) == hostname and f"*.{name.partition('.')[2]}" != hostname
+        if name.endswith(hostname[1:])
+        and is_hostname(name)
+        and hosts.host_of(name) == hostname
+        and f"*.{name.partition('.')[2]}" != hostname
     }
     return tuple(sorted(found if hostname == "*" else {*found, hostname}))
 

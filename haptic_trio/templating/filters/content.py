@@ -32,10 +32,11 @@ def pem(value: Any, *more: Any, pair: bool = False) -> Emitted:
     cannot be read, or does not belong together, for which it would reject the
     whole configuration, one certificate at a time. So are keys that take HAProxy
     long to use: RSA of more than 8192 bits, DSA, and Diffie-Hellman parameters of
-    more than 4096 bits; and beside a key, certificates that OpenSSL rejects at its
-    security level 2: RSA of less than 2048 bits, ECDSA on small curves, and MD5 or
-    SHA-1 unless self-signed; without a key, RSA certificates with a public exponent
-    of more than 32 bits. With *pair*, there must be a certificate and its key.
+    more than 4096 bits; certificates of more than 32,768 bytes, or with a subject or
+    issuer of more than 20 attributes; and beside a key, more than 1,000 names, and
+    certificates that OpenSSL rejects at its security level 2: RSA of less than 2048
+    bits, ECDSA on small curves, and MD5 or SHA-1 unless self-signed; without a key,
+    RSA certificates with a public exponent of more than 32 bits. With *pair*, there must be a certificate and its key.
     """
     parts = [str(part) if isinstance(part, str) else number_text(part, "pem") for part in (value, *more)]
     try:

@@ -2,7 +2,7 @@
 
 import base64
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final
 
@@ -125,12 +125,16 @@ def _duplicate_extension(certificate: bytes) -> bytes:
 
 
 Key = RSAPrivateKey | ec.EllipticCurvePrivateKey
+_PLAIN_FORM: Final = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def signed(key: Key, *, by: Key | None = None, name: str = "a.attacker.test") -> str:
-    """Return a certificate of *key*: self-signed, or signed by another key."""
+def signed(key: Key, *names: str, by: Key | None = None, units: Sequence[str] = ()) -> str:
+    """Return a certificate of *key* for *names*: self-signed, or signed by another key. *units* are in its subject."""
     now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    names = names or ("a.attacker.test",)
+    # Of any length, unlike most attributes.
+    more = [x509.NameAttribute(x509.NameOID.STREET_ADDRESS, unit) for unit in units]
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, names[0]), *more])
     issuer = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "authority")]) if by else subject
     made = (
         x509.CertificateBuilder()
@@ -140,10 +144,16 @@ def signed(key: Key, *, by: Key | None = None, name: str = "a.attacker.test") ->
         .serial_number(7)
         .not_valid_before(now)
         .not_valid_after(now + datetime.timedelta(days=3_650))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([*map(x509.DNSName, names)]), critical=False)
         .sign(by or key, hashes.SHA256())
     )
     return made.public_bytes(Encoding.PEM).decode()
+
+
+def pair_for(*names: str, units: Sequence[str] = ()) -> tuple[str, str]:
+    """Return a self-signed certificate for *names*, and its key; *units* are in its subject."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    return signed(key, *names, units=units), key.private_bytes(*_PLAIN_FORM).decode()
 
 
 def with_sha1(certificate: str) -> str:
@@ -161,10 +171,9 @@ def weak_pairs() -> Mapping[str, tuple[str, str]]:
     """Return certificates with keys that OpenSSL rejects at its security level 2, by what is weak of each."""
     good, key = good_pair()
     own, small = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP192R1())
-    form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     def pair(of: Key) -> tuple[str, str]:
-        return signed(of), of.private_bytes(*form).decode()
+        return signed(of), of.private_bytes(*_PLAIN_FORM).decode()
 
     return {
         "RSA key of 1024 bits": pair(_rsa_key(1_024)),
@@ -172,7 +181,7 @@ def weak_pairs() -> Mapping[str, tuple[str, str]]:
         "key of a small curve": pair(small),
         "small key in the chain": (good + signed(_rsa_key(1_024)), key),
         "small curve in the chain": (good + signed(small), key),
-        "SHA-1": (with_sha1(signed(own, by=_rsa_key(2_048))), own.private_bytes(*form).decode()),
+        "SHA-1": (with_sha1(signed(own, by=_rsa_key(2_048))), own.private_bytes(*_PLAIN_FORM).decode()),
         "SHA-1 in the chain": (good + with_sha1(signed(own, by=_rsa_key(2_048))), key),
     }
 

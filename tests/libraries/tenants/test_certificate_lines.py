@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.pipeline.render import Rendered, Renderer
 from haptic_trio.validation_tests.fixtures import make_stores
+from tests.attacks.inputs.credentials import pair_for
 from tests.gateway.objects import gateway_class, made, plural_of
 from tests.libraries.tenants.tenants import EC
 from tests.support.components.rendering import library_config
@@ -68,6 +69,12 @@ def rendered(objects: Iterable[Resource], limit: int | None = None, **variables:
             if plural_of(one) == watched.resources and one["apiVersion"] == watched.api_version:
                 stores[name].upsert(one)
     return Renderer(config).render_here(stores)
+
+
+def certified(namespace: str, name: str, *hosts: str) -> Resource:
+    """Return a Secret with a certificate for *hosts*."""
+    certificate, key = pair_for(*hosts)
+    return tls_secret(name, certificate.encode(), key.encode(), namespace=namespace)
 
 
 def rejected(found: Rendered) -> dict[str, str]:
@@ -172,3 +179,30 @@ def test_very_long_chains_count_as_more_lines() -> None:
 
     assert rejected(rendered(objects, limit=10)) == {"Secret attacker/c0": EXCESS.format(10)}
     assert rejected(rendered(objects, limit=11)) == {}
+
+
+def test_certificates_of_very_many_names_leave_a_shared_gateway_what_it_is() -> None:
+    shared = gateway("gw", *listeners(1, 1), namespace="infra", allowedListeners={"namespaces": {"from": "All"}})
+    own = [{**one, "hostname": f"*.{one['hostname']}"} for one in listeners(64, 2)]
+    many = [
+        certified("attacker", f"c{one}", *(f"h{name}.test" for name in range(size)))
+        for one, size in enumerate((1_000, 20_000))
+    ]
+    found = rendered([shared, *secrets(1, "infra"), *many, listener_set("set", *own, parent="gw")])
+
+    assert rejected(found) == {}
+    assert lines_of(found) > 1
+
+
+def test_certificates_of_very_many_names_leave_the_default_certificate_what_it_is() -> None:
+    hosts = [f"h{one}.default.test" for one in range(200)]
+    rules = [rule(host, path("/", "app")) for host in hosts]
+    # Without hosts, the certificate decides for which of them it is.
+    blocks = [{"secretName": f"c{one}"} for one in range(10)]
+    own = [ingress(f"web{one}", *rules, namespace="attacker", tls=blocks) for one in range(2)]
+    many = [certified("attacker", f"c{one}", *(f"h{name}.test" for name in range(1_000 - one))) for one in range(10)]
+    default = certified("certs", "default", "*.default.test")
+    found = rendered([*own, *many, default], strictSni=True, defaultCertificate="certs/default")
+
+    assert rejected(found) == {}
+    assert found.files["ssl/default.list"].content == b"ssl/certs_default.pem *.default.test\n"
