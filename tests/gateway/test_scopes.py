@@ -108,11 +108,12 @@ def test_a_route_that_a_running_haproxy_gets_counts_for_wider_hosts(tmp_path: Pa
     )
     files = {file.path: file.content.decode() for file in rendered.files.values()}
     text = rendered.text.replace("global\n", f"global\n    stats socket {tmp_path}/admin.sock level admin\n", 1)
+    key = files["maps/gateway-rules.map"].split()[0]
     with running(tmp_path, text, files, port=port):
         before = asked(port, "a.test", x="2")
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(tmp_path / "admin.sock"))
-            connection.sendall(b"add map maps/gateway-prefix.map web/gw/any|*.test|/ =HTTPRoute/web/exact/0.0\n")
+            connection.sendall(f"add map maps/gateway-prefix.map web/gw/any|*.test|/ ={key}\n".encode())
             said = connection.makefile().read()
         after = asked(port, "a.test", x="2")
 

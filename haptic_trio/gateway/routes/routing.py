@@ -94,16 +94,21 @@ def rule_entries(
     """Yield the entries for rules of *route* that do more than choose a backend, which may have filters *allowed*."""
     if not listeners_for(route, kind.name, lookups, controller):
         return
+    known: set[str] = set()
     for rule in served_rules(route, kind, lookups):
         if rule.error is not None or not is_plain(rule.source, backends_of(route, rule.source, kind, lookups)):
-            for position, match in enumerate(rule.matches):
+            digest = rule.digest()
+            # Requests never reach the second one of two equal rules.
+            for position, match in enumerate(rule.matches) if digest not in known else ():
                 is_closed = rule.error is not None
                 text = REJECTED if is_closed else rule_text(route, rule.source, match, kind, lookups, allowed)
-                yield Entry(_rule_key(route, kind, rule.number, position), text)
+                yield Entry(_rule_key(route, kind, digest, position), text)
+            known.add(digest)
 
 
-def _rule_key(route: Resource, kind: RouteKind, rule: int, match: int) -> str:
-    return f"{kind.name}/{namespace_of(route)}/{name_of(route)}/{rule}.{match}"
+def _rule_key(route: Resource, kind: RouteKind, digest: str, match: int) -> str:
+    """Return the key of a rule, by its content: by its number, entries would lead to another rule while rules move."""
+    return f"{kind.name}/{namespace_of(route)}/{name_of(route)}/{digest}.{match}"
 
 
 class _Found(NamedTuple):
@@ -362,8 +367,9 @@ class _Resolver:
                 is_closed = rule.error is not None or rule.is_rejected
                 backends = () if is_closed else self._served.backends_of(route, rule)
                 plain = is_plain(rule.source, backends)
+                digest = "" if plain else rule.digest()
                 for _, position, match in same:
-                    target = backends[0].name if plain else f"={_rule_key(route, self._kind, rule.number, position)}"
+                    target = backends[0].name if plain else f"={_rule_key(route, self._kind, digest, position)}"
                     owner = foreign_owner(route, target) if plain and self._kind.has_requests else ""
                     if rule.is_rejected:
                         target, owner = _NO_ROUTE, namespace_of(route)

@@ -6,6 +6,7 @@ administrator, or with one of a type that is not supported, would then pass
 another rule without it, so such a rule is answered with 500 instead.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from haptic_trio.gateway.objects import (
     Same,
     derived,
     dig,
+    hash_of,
     identity_of,
     items_of,
     name_of,
@@ -54,6 +56,9 @@ MOST_FILTERS: Final = 8
 MOST_EXPRESSIONS: Final = 128
 """Maximum number of regular expressions in a route: each is analysed whenever the route changes."""
 
+_DIGITS: Final = 12
+"""Number of digits of the hash of a rule: enough for the rules of one route."""
+
 
 class ServedRule(msgspec.Struct, frozen=True):
     """A rule whose matches can be expressed."""
@@ -67,6 +72,10 @@ class ServedRule(msgspec.Struct, frozen=True):
     """Conditions of some matches could not be expressed, and are left out."""
     is_rejected: bool = False
     """The whole route is rejected: its requests are answered with 503, so that they reach no other route."""
+
+    def digest(self) -> str:
+        """Return a hash of the content, which is the same wherever the rule is in its route."""
+        return hash_of(json.dumps(self.source, sort_keys=True), _DIGITS)
 
 
 class RuleFault(msgspec.Struct, frozen=True):

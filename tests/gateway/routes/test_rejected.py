@@ -7,7 +7,7 @@ import pytest
 
 from haptic_trio.gateway.routes.kinds import HTTP_ROUTE
 from haptic_trio.gateway.routes.matches import PREFIX
-from haptic_trio.gateway.routes.routing import entries
+from haptic_trio.gateway.routes.routing import entries, rule_entries
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.pipeline.render import Rendered
 from tests.gateway.filters.test_filters import leading_to
@@ -148,7 +148,8 @@ def test_a_route_that_is_rejected_for_another_reason_is_not_served_in_part() -> 
         found.append([entry.value.partition(">")[0] for entry in written])
 
     # The rules without a filter that may guard access are served, the other one is answered with 500.
-    assert found == [[CLOSED, CLOSED], ["gateway::web_app_80", "=HTTPRoute/web/r/1.0"]]
+    (key,) = [entry.key for entry in rule_entries(guarded, HTTP_ROUTE, stores, CONTROLLER)]
+    assert found == [[CLOSED, CLOSED], ["gateway::web_app_80", f"={key}"]]
 
 
 def test_the_message_about_each_fragment_of_a_rejected_route_names_its_own_template() -> None:

@@ -29,11 +29,13 @@ def table(stores: Stores, path_kind: str = PREFIX) -> dict[str, str]:
 
 
 def rules(stores: Stores) -> dict[str, str]:
-    """Return what all rules do."""
+    """Return what all rules do; no key may be there twice."""
     found = [
         entry for one in stores["httpRoutes"].list() for entry in rule_entries(one, HTTP_ROUTE, stores, CONTROLLER)
     ]
-    return {entry.key: entry.value for entry in found}
+    known = {entry.key: entry.value for entry in found}
+    assert len(known) == len(found)
+    return known
 
 
 def stage(*objects: Resource) -> Stores:
@@ -167,9 +169,34 @@ def test_weights_and_unresolved_backends_become_a_rule() -> None:
 
     stores = stage(route("r", rule("/", backendRefs=backends)))
 
-    key = "HTTPRoute/web/r/0.0"
+    ((key, text),) = rules(stores).items()
+    assert key.startswith("HTTPRoute/web/r/")
+    assert key.endswith(".0")
     assert table(stores) == {"web/gw/http|*|/": f"={key}"}
-    assert rules(stores) == {key: "b,3,gateway%3A%3Aweb_app_80,;b,1,%21,"}
+    assert text == "b,3,gateway%3A%3Aweb_app_80,;b,1,%21,"
+
+
+def test_the_key_of_a_rule_is_that_of_its_content_whatever_its_place() -> None:
+    # With the number for a key, entries would lead to another rule while they change one after the other.
+    first, second, changed = (
+        rule(path, filters=[{"type": "RequestHeaderModifier", "requestHeaderModifier": {"remove": [name]}}])
+        for path, name in (("/a", "x-one"), ("/b", "x-two"), ("/a", "x-two"))
+    )
+    before, moved = stage(route("r", first, second)), stage(route("r", second, first))
+    after = stage(route("r", changed, second))
+
+    assert table(moved) == table(before)
+    assert rules(moved) == rules(before)
+    kept = rules(before).items() & rules(after).items()
+    assert [key for key, _ in kept] == [table(before)["web/gw/http|*|/b/"].removeprefix("=")]
+    assert rules(before).keys() & rules(after).keys() == {key for key, _ in kept}
+
+
+def test_rules_with_the_same_content_share_an_entry() -> None:
+    one = rule("/a", filters=[{"type": "RequestHeaderModifier", "requestHeaderModifier": {"remove": ["x-one"]}}])
+    stores = stage(route("r", one, one))
+
+    assert [f"={key}" for key in rules(stores)] == [table(stores)["web/gw/http|*|/a/"]]
 
 
 def test_another_namespace_needs_a_grant_in_the_right_direction() -> None:
