@@ -5,8 +5,14 @@ of them would hold up the changes of other namespaces. So each namespace has a
 share of a cycle for each kind. A tenant who may create namespaces has
 thousands of shares. So a cycle also has a total, and beyond it namespaces
 without recent changes come first. A large object takes longer to render, so
-it counts as several. An object that waits is as it was before in every store:
-its change seems to arrive later. A deletion is a change, too.
+it counts as several, and so does a route with many host names and matches. An
+object that waits is as it was before in every store: its change seems to
+arrive later. A deletion is a change, too.
+
+A small object may be costly nevertheless. So the time of costly fragments is
+measured. The namespace whose changes caused it owes this time: its changes
+wait, and those of others come first, until other work has taken as long. An
+object of it counts from then on as what its change took.
 """
 
 from collections import Counter
@@ -29,8 +35,13 @@ SETTLING: Final = 100
 """Cycles after its first change in which a namespace counts as new, and ranks behind all others that wait."""
 UNIT: Final = 4096
 """Bytes for which an object counts as another one. Most are smaller; an Ingress with 6,000 paths counts as 130."""
+ENTRIES: Final = 64
+"""Entries of maps for which a route counts as another object, one for each host name and match: as long as `UNIT`."""
+LEAST_COST: Final = 0.01
+"""CPU seconds of a change that are remembered."""
 MOST_KNOWN: Final = 100_000
-"""Namespaces that an intake remembers, since they may come and go without an end; others count as new."""
+"""Namespaces that an intake remembers, since they may come and go without an end; others count as new. As many costly
+objects."""
 
 Queue: TypeAlias = tuple[str, str]
 """Kind and namespace."""
@@ -50,11 +61,23 @@ class Intake:
         self._has_begun = False
         self._is_first = False
         """Whether the present cycle is the first one, which renders everything, however few objects changed."""
+        self._is_for_all = False
         self._taken: set[ResourceRef] = set()
+        """The objects whose changes were admitted since this cycle began: all stores get the same answer for them."""
+        self._returned: set[ResourceRef] = set()
+        """The objects that the `begin` of this cycle returned."""
         self._counts: Counter[Queue] = Counter()
         """As how many objects those of each queue count. What exceeds the share of a cycle counts in the next ones."""
         self._total = 0
         """As how many objects those of this cycle count."""
+        self._shown: set[ResourceRef] = set()
+        """The objects whose changes this cycle renders, except those that were taken in after it had begun."""
+        self._costs: dict[ResourceRef, float] = {}
+        """CPU seconds that the last changes of costly objects took."""
+        self._debts: dict[str, float] = {}
+        """By namespace, CPU seconds that it owes."""
+        self._charged = 0.0
+        """CPU seconds of this cycle that a namespace owes."""
         self._cycle = 0
         self._last_cycles: dict[str, int] = {}
         """By namespace, the last cycle before this one that took in a change of it; for a new one, in the future."""
@@ -125,6 +148,8 @@ class Intake:
         any reader has seen it, its place among those that wait stays.
         """
         if not ref.namespace:
+            if self.is_limited:
+                self._taken.add(ref)
             return True
         if not self.is_limited:
             # Namespaces of the first cycle are not new.
@@ -136,10 +161,12 @@ class Intake:
         if ref in self._taken:
             return True
         waiting, weight = self._waiting.get(queue), weight_of(*versions)
-        if waiting is not None or self._counts[queue] >= self._share or not self._has_room(ref.namespace):
+        has_room = self._counts[queue] < self._share and self._has_room(ref.namespace)
+        if waiting is not None or ref.namespace in self._debts or not has_room:
             self._waiting.setdefault(queue, {})[ref] = weight
             return False
-        self._take(ref, weight)
+        self._count(ref, weight)
+        self._taken.add(ref)
         return True
 
     def _has_room(self, namespace: str) -> bool:
@@ -152,11 +179,16 @@ class Intake:
     def _last_cycle(self, namespace: str) -> float:
         return self._last_cycles.get(namespace, inf)
 
-    def _take(self, ref: ResourceRef, weight: int) -> None:
+    def _count(self, ref: ResourceRef, weight: int) -> None:
+        weight = max(weight, int(self._costs.get(ref, 0.0) / self._seconds * self._share))
         self._counts[ref.kind, ref.namespace] += weight
         # One large object leaves room for the changes of others.
         self._total += min(weight, self._share)
-        self._taken.add(ref)
+
+    def _doubt(self, ref: ResourceRef) -> None:
+        """Halve the known cost of *ref*, which is rendered now: one version that costs little proves little."""
+        if (cost := self._costs.pop(ref, 0.0) / 2) >= LEAST_COST:
+            self._costs[ref] = cost
 
     def _remember(self, namespace: str, cycle: int) -> None:
         if not self._is_open and (namespace in self._last_cycles or len(self._last_cycles) < MOST_KNOWN):
@@ -178,58 +210,100 @@ class Intake:
         The oldest changes of a queue come first. With *is_for_others* the cycle is for changes that have not waited,
         and none that has waited is taken in. With *is_for_all* everything is taken in, as in the first cycle.
         """
-        for namespace in {ref.namespace for ref in self._taken}:
+        for namespace in {ref.namespace for ref in self._taken | self._returned} - {""}:
             last = self._last_cycles.get(namespace, self._cycle + SETTLING)
             self._remember(namespace, max(last, self._cycle))
-        self._taken.clear()
+        for ref in self._taken:
+            self._doubt(ref)
+        self._shown = self._taken
+        self._taken, self._returned = set(), set()
         # Without this, a large object that changes all the time would be in every cycle that other changes begin.
         rest = {queue: count - self._share for queue, count in self._counts.items()}
         self._counts = Counter({queue: count for queue, count in rest.items() if count > 0})
         self._total = 0
         self._cycle += 1
         self._is_first = not self._has_begun
-        if self._is_first or is_for_all:
+        self._is_for_all = self._is_first or is_for_all
+        if self._is_for_all:
             self._has_begun = True
             everything = tuple(chain.from_iterable(self._waiting.values()))
             self._waiting.clear()
             return everything
         if is_for_others:
             return ()
+        ready = self._ready()
         # The share of a namespace is smaller if several wait, so that all of them together hold up others no longer.
-        share = max(1, self._share // max(1, len(self._waiting)))
+        share = max(1, self._share // max(1, len(ready)))
         found: list[ResourceRef] = []
-        for number, queue in enumerate(self._next_queues()):
+        for number, queue in enumerate(self._next_queues(ready)):
             # Few large objects may count as much as the share. The first queues of both kinds have a turn nevertheless.
             if number > 1 and self._total >= self._share:
                 break
             before = self._total
             for ref, weight in list(islice(self._waiting[queue].items(), share)):
                 self.forget(ref)
-                self._take(ref, weight)
+                self._count(ref, weight)
+                self._doubt(ref)
                 found.append(ref)
                 if self._total - before >= share:
                     break
             if queue in self._waiting:
                 self._waiting[queue] = self._waiting.pop(queue)
+        self._returned.update(found)
         return tuple(found)
 
-    def _next_queues(self) -> list[Queue]:
-        """Return the waiting queues that have a turn now, at most as many as a share has objects.
+    def _ready(self) -> list[Queue]:
+        """Return the waiting queues of namespaces that owe nothing; without any, those of the one that owes least."""
+        ready = [queue for queue in self._waiting if queue[1] not in self._debts]
+        if ready or not self._waiting:
+            return ready
+        least = min((namespace for _, namespace in self._waiting), key=self._debts.__getitem__)
+        return [queue for queue in self._waiting if queue[1] == least]
+
+    def _next_queues(self, ready: list[Queue]) -> list[Queue]:
+        """Return those of *ready* that have a turn now, at most as many as a share has objects.
 
         One half are the first ones, so that none waits for ever. The other half are those of the namespaces whose last
         change is longest ago, so that very many new namespaces do not hold up those with a change now and then.
         """
-        if len(self._waiting) <= self._share:
-            return list(self._waiting)
-        first = list(islice(self._waiting, self._share // 2))
-        rest = islice(self._waiting, len(first), None)
+        if len(ready) <= self._share:
+            return ready
+        first = ready[: self._share // 2]
+        rest = islice(ready, len(first), None)
         others = nsmallest(self._share - len(first), rest, lambda one: self._last_cycle(one[1]))
         return [queue for pair in zip_longest(first, others) for queue in pair if queue is not None]
 
+    def charge(self, spent: Mapping[str, float]) -> None:
+        """Have namespaces owe the CPU seconds *spent* on costly fragments, by the namespace of their objects.
+
+        A namespace owes those of its own objects if changes of it were taken in, or none of any object. Otherwise, if
+        there are changes of one other namespace only, that one owes them. Objects without a namespace owe nothing.
+        """
+        if self._is_open or self._is_for_all:
+            return
+        shown: dict[str, list[ResourceRef]] = {}
+        for ref in self._shown | self._returned | self._taken:
+            shown.setdefault(ref.namespace, []).append(ref)
+        for namespace, seconds in spent.items():
+            owing = namespace
+            if namespace not in shown and shown:
+                owing = next(iter(shown)) if len(shown) == 1 else ""
+            if not owing:
+                continue
+            self._debts[owing] = self._debts.get(owing, 0.0) + seconds
+            self._charged += seconds
+            refs = shown.get(owing, ())
+            for ref in refs:
+                cost = max(seconds / len(refs), self._costs.get(ref, 0.0))
+                if cost >= LEAST_COST and (ref in self._costs or len(self._costs) < MOST_KNOWN):
+                    self._costs[ref] = cost
+
     def note(self, seconds: float) -> None:
-        """Adjust the shares to the duration of the cycle that just ended, unless it was the first one."""
+        """Take note that the cycle that just ended took *seconds*: adjust the shares, unless it was the first one."""
         if self._is_first:
             return
+        paid, self._charged = max(seconds - self._charged, 0.0), 0.0
+        self._debts = {namespace: debt - paid for namespace, debt in self._debts.items() if debt > paid}
         taken = self._total
         if seconds > self._seconds and taken > LEAST_SHARE:
             self._share = max(LEAST_SHARE, int(min(self._share, taken) * self._seconds / seconds))
@@ -239,6 +313,8 @@ class Intake:
     def take_over(self, former: "Intake") -> None:
         """Let the objects wait that wait in *former*; the first `begin` takes them in."""
         self._cycle = former._cycle  # noqa: SLF001  the two are of one class
+        self._costs = dict(former._costs)  # noqa: SLF001  the two are of one class
+        self._debts = dict(former._debts)  # noqa: SLF001  the two are of one class
         self._last_cycles = dict(former._last_cycles)  # noqa: SLF001  the two are of one class
         self._waiting = {queue: dict(refs) for queue, refs in former._waiting.items()}  # noqa: SLF001  the two are of one class
         for ref in former._heavy:  # noqa: SLF001  the two are of one class
@@ -247,7 +323,19 @@ class Intake:
 
 def weight_of(*versions: Resource | None) -> int:
     """Return as how many objects a change between *versions* counts, by the size of the largest one."""
-    return 1 + max((_size_of(one) for one in versions if one is not None), default=0) // UNIT
+    return 1 + max(
+        (_size_of(one) // UNIT + _entries_of(one) // ENTRIES for one in versions if one is not None), default=0
+    )
+
+
+def _entries_of(resource: Resource) -> int:
+    """Return about how many entries of maps a route has for each listener: one for each host name and match."""
+    # The content of an on-demand object may not have been fetched.
+    spec = resource.get("spec") if type(resource) is dict else None
+    hostnames, rules = (spec.get("hostnames"), spec.get("rules")) if isinstance(spec, dict) else (None, None)
+    matches = [rule.get("matches") for rule in rules if isinstance(rule, dict)] if isinstance(rules, list) else ()
+    count = sum(len(found) for found in matches if isinstance(found, list))
+    return count * (len(hostnames) if isinstance(hostnames, list) else 1)
 
 
 def _size_of(resource: Resource) -> int:

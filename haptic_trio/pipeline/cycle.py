@@ -127,9 +127,8 @@ class Pipeline:
     async def take_over(self, former: "Pipeline", kinds: Collection[str], begin: Callable[[], None] = _ignore) -> None:
         """Begin with what is still valid of the newest render of *former*. Nothing else may use this pipeline yet.
 
-        *kinds* are the stores that watch the same objects in the same way as
-        those of *former*; they get the content that these have when *begin*
-        is called. The next render of *former* waits while records are copied.
+        *kinds* are the stores that watch the same objects in the same way as those of *former*; they get the content
+        that these have when *begin* is called. The next render of *former* waits while records are copied.
         """
 
         def copy() -> Callable[[], None]:
@@ -306,6 +305,7 @@ class Pipeline:
         finally:
             self._heavy.settle()
         self._rendering += rendered.cpu_seconds
+        self._stores.intake.charge(rendered.spent)
         self._quarantine.take(rendered.serial, rendered.changed, is_new=rendered.is_new)
         return rendered
 

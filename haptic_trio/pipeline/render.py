@@ -60,6 +60,8 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     fragments_reused: int = 0
     cpu_seconds: float = 0.0
     """CPU time that it took."""
+    spent: Mapping[str, float] = {}
+    """By namespace, the part of it that costly fragments took."""
     differing: tuple[str, ...] = ()
     """Outputs that a complete render replaced, because it differed from the incremental one: a bug."""
 
@@ -122,10 +124,9 @@ class Renderer:
     ) -> Callable[[], None]:
         """Let the first render of *stores* begin with what is still valid of the newest render of *former*. Blocking.
 
-        Returns what completes it, also blocking, before the first render.
-        *differing*: stores of which nothing is known; the others have the
-        content of those of *former*. Until the return of this call, neither
-        stores nor *former* may be used.
+        Returns what completes it, also blocking, before the first render. *differing*: stores of which nothing is
+        known; the others have the content of those of *former*. Until the return of this call, neither stores nor
+        *former* may be used.
         """
         if former._session is None or not former.has_rendered:  # noqa: SLF001  the two are of one class
             return lambda: None
@@ -251,10 +252,9 @@ class Renderer:
     async def lend(self, work: Callable[[Rendered, Session], T], permit: RenderPermit) -> T | None:
         """Run *work* on the newest render and its session in a worker thread, and return its result.
 
-        None before the first render. *work* runs while *leave* is given; no
-        other task may use the renderer meanwhile. It may render by
-        `templates`, and must restore the state: its renders do not count. If
-        it raises or is cancelled, there is no newest render any more.
+        None before the first render. *work* runs while *leave* is given; no other task may use the renderer meanwhile.
+        It may render by `templates`, and must restore the state: its renders do not count. If it raises or is
+        cancelled, there is no newest render any more.
         """
         try:
             return await trio.to_thread.run_sync(
@@ -367,6 +367,7 @@ class Renderer:
             secret_texts=self.templates.find_secret_texts(run),
             is_new=not session.is_delivered,
             fragments_rendered=rendered,
+            spent=dict(run.shares.spent),
             fragments_reused=max(0, len(run.produced) + left_out - rendered),
             differing=differing,
         )

@@ -12,7 +12,7 @@ from haptic_trio.templating.incremental.run import RenderRun
 from haptic_trio.templating.incremental.settling.former_endpoints import endpoint_lookups
 from haptic_trio.templating.incremental.shares import question_of as question_of_room
 from haptic_trio.templating.values.costs import Costs
-from haptic_trio.templating.values.limits import LimitReachedError
+from haptic_trio.templating.values.limits import LimitReachedError, cpu_clock
 from haptic_trio.templating.values.marks import strip_marks
 from haptic_trio.templating.values.report import describe, problem_of
 from haptic_trio.templating.values.subjects import FragmentKey, Origin
@@ -59,6 +59,17 @@ def has_read_secret(run: RenderRun) -> bool:
 
 def call_body(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, caller: Callable[[], str]) -> BodyResult:
     """Call the body *caller* for *resource*, within the limits of a fragment."""
+    if run.subjects:
+        # Its time is a part of that of the fragment around it.
+        return _call(run, origin, key, resource, caller)
+    began = cpu_clock()
+    try:
+        return _call(run, origin, key, resource, caller)
+    finally:
+        run.shares.spend(origin.subject.namespace, cpu_clock() - began)
+
+
+def _call(run: RenderRun, origin: Origin, key: FragmentKey, resource: Any, caller: Callable[[], str]) -> BodyResult:
     trace, subjects = run.trace, run.subjects
     registered, depth, counted = len(run.unit_files), len(subjects), len(trace.ordinals)
     wanted, produced = len(trace.wants), len(trace.outputs)

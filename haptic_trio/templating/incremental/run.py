@@ -133,7 +133,7 @@ class RenderRun(Recorder):
         self.reset()
         self.shared.clear()
         self.touch_freed()
-        self.shares.overall.restart()
+        self.shares.restart()
         keys = {key for key, digests in recall.blocked.items() if self._blocked_before.get(key) != tuple(digests)}
         keys |= recall.omitted.keys() ^ self._omitted_before
         keys |= self.quarantined.pause(self)

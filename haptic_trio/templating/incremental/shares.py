@@ -1,4 +1,4 @@
-"""Shares of a namespace: limits on the output and check cost that its objects may use together."""
+"""Shares of a namespace: limits on the output and check cost that its objects may use together, and its CPU time."""
 
 from operator import add, sub
 from typing import Final, NamedTuple, TypeAlias
@@ -22,6 +22,8 @@ class Uses(NamedTuple):
 
 NO_USES: Final = Uses()
 _EMPTY: Final = FragmentOutput("", (), "")
+LEAST_SPENT: Final = 0.02
+"""CPU seconds of a fragment that count for its namespace. Most fragments take a tenth of that."""
 
 Claimed: TypeAlias = dict[str, tuple[int, ...]]
 """By namespace: what a unit uses more than when it was last rendered."""
@@ -70,6 +72,8 @@ class NamespaceShares:
             ),
         )
         self.overall = OverallRounds(limits.total_rounds)
+        self.spent: dict[str, float] = {}
+        """By namespace, the CPU seconds that costly fragments of its objects took in the newest render."""
         self._held: Claimed = {}
         self._newest = _EMPTY, NO_USES
         self._freed: set[str] = set()
@@ -78,6 +82,16 @@ class NamespaceShares:
         """Begin with what is used in *former*, which has the same limits."""
         self._held = dict(former._held)  # noqa: SLF001  the two are of one class
         self.overall = former.overall.copied()
+
+    def restart(self) -> None:
+        """Begin another render."""
+        self.overall.restart()
+        self.spent.clear()
+
+    def spend(self, namespace: str, seconds: float) -> None:
+        """Record that a fragment of *namespace* took *seconds* of CPU time."""
+        if seconds >= LEAST_SPENT:
+            self.spent[namespace] = self.spent.get(namespace, 0.0) + seconds
 
     def claim(
         self,
