@@ -40,7 +40,7 @@ class Planner:
         self._turn = trio.Lock()
         self._threads = trio.CapacityLimiter(1)
         # By the ids of both generations: endpoints with equal states get equal plans.
-        self._splits: dict[tuple[str, str, Capabilities, int], SplitPlan] = {}
+        self._splits: dict[tuple[str, str, Capabilities, int, frozenset[str]], SplitPlan] = {}
 
     def split_at_once(
         self,
@@ -48,10 +48,11 @@ class Planner:
         desired: Generation,
         capabilities: Capabilities,
         room: int = SERVERS_AT_ONCE,
+        withheld: frozenset[str] = frozenset(),
     ) -> SplitPlan | None:
         """Return `split_plan` of the arguments; None if that takes so long that a thread has to do it."""
         if running is None or is_near(running, desired):
-            return split_plan(running, desired, capabilities, room)
+            return split_plan(running, desired, capabilities, room, withheld)
         return None
 
     async def split(
@@ -60,17 +61,18 @@ class Planner:
         desired: Generation,
         capabilities: Capabilities,
         room: int = SERVERS_AT_ONCE,
+        withheld: frozenset[str] = frozenset(),
     ) -> SplitPlan:
         """Return `split_plan` of the arguments, computed once for equal arguments; safe to cancel."""
-        if (split := self.split_at_once(running, desired, capabilities, room)) is not None:
+        if (split := self.split_at_once(running, desired, capabilities, room, withheld)) is not None:
             return split
         assert running is not None
-        key = running.id, desired.id, capabilities, room
+        key = running.id, desired.id, capabilities, room, withheld
         # Callers with equal arguments wait here for the first one. If it is cancelled, the next one computes.
         async with self._turn:
             known = self._splits.get(key)
             if known is None:
-                known = await self._run(partial(split_plan, running, desired, capabilities, room))
+                known = await self._run(partial(split_plan, running, desired, capabilities, room, withheld))
                 self._splits[key] = known
                 if len(self._splits) > KNOWN_SPLITS:
                     del self._splits[next(iter(self._splits))]

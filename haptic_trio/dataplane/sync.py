@@ -7,7 +7,7 @@ the changes that were applied before it are rolled back.
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import trio
 
@@ -22,10 +22,11 @@ from haptic_trio.dataplane.endpoint import (
     ReplacesProcess,
     SyncResult,
 )
+from haptic_trio.dataplane.names_in_use import backends_in_use
 from haptic_trio.dataplane.operation_counts import count_operations
 from haptic_trio.dataplane.planner import Planner
 from haptic_trio.errors import HapticError
-from haptic_trio.haproxy.causes import UNATTRIBUTED, serves_others
+from haptic_trio.haproxy.causes import UNATTRIBUTED, namespace_of_backend, serves_others
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.capabilities import NEWEST
 from haptic_trio.haproxy.plan.operations import Plan
@@ -55,10 +56,11 @@ async def sync_endpoint(
     runtime operation, the generation is activated instead, and the rejection
     is among the reasons. Without *may_reload*, or if all of them are of the
     namespaces *slowed*, changes that need a reload are held back, unless the
-    running generation is unknown. If very many servers change, the result may
+    running generation is unknown. So are changes that give the name of a
+    server in use to another one. If very many servers change, the result may
     be partial: the caller deploys again, at once, the same generation or a
-    newer one. Deployments that share a *planner* share
-    plans. Raises EndpointError.
+    newer one. Deployments that share a *planner* share plans. Raises
+    EndpointError.
 
     While the plan is made, and while HAProxy reloads, the process that still
     serves gets the servers of the generations that *wait_newer* returns, and so
@@ -78,21 +80,27 @@ async def sync_endpoint(
     reasons: tuple[str, ...] = (*rejected, *report.reasons, *split.reasons)
     held: tuple[str, ...] = ()
     must_reload = running is None or bool(rejected)
-    affected = split.affected
-    # Drift belongs to no namespace. Where HAProxy serves one namespace alone, its reloads end no connections of others.
-    if report.reasons or (split.causes and not serves_others(desired.config, affected)):
-        affected |= UNATTRIBUTED
-    is_slowed = bool(split.causes) and affected <= slowed
     effective: Generation | None = None
+    weighed = _Weighed.of(split, frozenset(), desired, slowed, is_drift=bool(report.reasons))
     # If a reload is necessary anyway, it applies everything.
-    if split.effective is not None and not rejected and not (report.reasons and may_reload):
+    while split.effective is not None and not rejected and not (report.reasons and may_reload):
         try:
             await endpoint.patch(split.effective, Plan(operations=split.operations))
             moving.running = effective = split.effective
+            break
         except PatchRejectedError as exc:
-            reasons, must_reload = (f"patch rejected: {exc}", *reasons), True
-    if reasons and not (must_reload or (may_reload and not is_slowed)):
-        reasons, held = (), (*reasons, *(_SLOWED % name for name in sorted(split.causes if is_slowed else ())))
+            reasons = (f"patch rejected: {exc}", *reasons)
+            using = frozenset(map(namespace_of_backend, backends_in_use(exc))) - weighed.withheld
+        weighed = _Weighed.of(split, weighed.withheld | using, desired, slowed, is_drift=bool(report.reasons))
+        must_reload = must_reload or not using
+        if must_reload or (may_reload and not weighed.is_slowed):
+            break
+        # A tenant can keep servers in use. The changes of others go ahead of the reload that this one waits for.
+        split = await planner.split(moving.running, desired, moving.capabilities, withheld=weighed.withheld)
+        weighed = _Weighed.of(split, weighed.withheld, desired, slowed, is_drift=bool(report.reasons))
+    if reasons and not (must_reload or (may_reload and not weighed.is_slowed)):
+        waiting = sorted(weighed.causes) if weighed.is_slowed else ()
+        reasons, held = (), (*reasons, *(_SLOWED % name for name in waiting))
     if reasons:
         await _activate(moving, desired, running, wait_newer, is_patched=effective is not None)
     if reasons and report.reasons:
@@ -104,8 +112,8 @@ async def sync_endpoint(
         reloaded=bool(reasons),
         reasons=reasons,
         held=held,
-        causes=split.causes,
-        affected=affected,
+        causes=weighed.causes,
+        affected=weighed.affected,
         # A reload applies everything.
         is_partial=split.is_partial and not reasons,
         operations=report.operations + (len(split.operations) if effective is not None else 0),
@@ -115,6 +123,27 @@ async def sync_endpoint(
         observed=observed - began,
         planned=planned - began,
     )
+
+
+class _Weighed(NamedTuple):
+    """Namespaces whose changes wait for a reload, and whether they have to wait longer."""
+
+    withheld: frozenset[str]
+    """Namespaces with changes that the process has rejected since removed servers are in use."""
+    causes: frozenset[str]
+    affected: frozenset[str]
+    is_slowed: bool
+
+    @staticmethod
+    def of(
+        split: SplitPlan, withheld: frozenset[str], desired: Generation, slowed: frozenset[str], *, is_drift: bool
+    ) -> "_Weighed":
+        causes, affected = split.causes | withheld, split.affected | withheld
+        # Drift belongs to no namespace. Where HAProxy serves one namespace alone, its reloads end no connections of
+        # others.
+        if is_drift or (causes and not serves_others(desired.config, affected)):
+            affected |= UNATTRIBUTED
+        return _Weighed(withheld, causes, affected, bool(causes) and affected <= slowed)
 
 
 class _MovingServers:
@@ -216,7 +245,12 @@ async def _split(
             raise failure
     if split.effective is not None and moving.running is not running:
         split = await _with_moves(moving, split, desired)
-    return split, tuple(f"patch rejected: {failure}" for failure in failures)
+    # Where names are in use, the process is as before, and the deployment decides.
+    return split, tuple(
+        f"patch rejected: {failure}"
+        for failure in failures
+        if not isinstance(failure, PatchRejectedError) or not backends_in_use(failure)
+    )
 
 
 async def _with_moves(moving: _MovingServers, split: SplitPlan, desired: Generation) -> SplitPlan:

@@ -25,6 +25,11 @@ def namespace_of_change(change: Section | FileChange) -> str:
     return _of_section(change) if isinstance(change, Section) else _of_file(change)
 
 
+def namespace_of_backend(name: str) -> str:
+    """Return the namespace that the name of a backend begins with; `UNKNOWN` if there is none."""
+    return _of_name(name, 0)
+
+
 def namespaces_named(text: str) -> frozenset[str]:
     """Return the namespaces in names of backends and in keys of routes in *text*, an entry of a map."""
     return frozenset(first or second for first, second in _NAMED.findall(without_percents(text)))
@@ -45,14 +50,17 @@ def _namespaces_of_backends(sections: Sequence[Section]) -> frozenset[str]:
 
 
 def _of_section(section: Section) -> str:
-    # The namespace is the part of a name before the first `_`, without beginnings such as `rate-limit::`. In names of
-    # userlists, it is the second part. Names of sections that all namespaces share have no `_`.
-    name = section.name
+    # In names of userlists, the namespace is the second part.
+    return _of_name(section.name, int(section.kind == "userlist"))
+
+
+def _of_name(name: str, place: int) -> str:
+    # The namespace is the part of a name before the first `_`, without beginnings such as `rate-limit::`. Names of
+    # sections that all namespaces share have no `_`.
     beginning, separator, rest = name.partition("::")
     while separator and "_" not in beginning:
         name = rest
         beginning, separator, rest = name.partition("::")
-    place = int(section.kind == "userlist")
     parts = name.split("_")
     return parts[place] if len(parts) > place + 1 else UNKNOWN
 

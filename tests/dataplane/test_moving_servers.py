@@ -82,11 +82,12 @@ class SlowPlanner(Planner):
         desired: Generation,
         capabilities: Capabilities,
         room: int = SERVERS_AT_ONCE,
+        withheld: frozenset[str] = frozenset(),
     ) -> SplitPlan:
         is_first, self._is_first = self._is_first, False
         if is_first:
             await self._until.wait()
-        return await super().split(running, desired, capabilities, room)
+        return await super().split(running, desired, capabilities, room, withheld)
 
 
 async def sync_slowly(endpoint: FakeEndpoint, desired: Generation, *newer: Generation) -> tuple[list[str], SyncResult]:

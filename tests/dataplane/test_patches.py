@@ -239,7 +239,7 @@ async def test_a_name_that_is_still_taken_by_a_server_with_other_settings_reload
                     added = site(port, [three], more=f"    server s2 127.0.0.1:{three} maxconn 9\n")
                     result = await sync_endpoint(agent, added)
                     assert result.reloaded
-                    assert "Already exists" in result.reasons[0]
+                    assert "still in use in app" in result.reasons[0]
             await wait_for_body(port, "c")
 
 

@@ -60,6 +60,7 @@ from haptic_trio.dataplane.local.process_log import describe_load
 from haptic_trio.dataplane.local.runtime import OtherWorkerError
 from haptic_trio.dataplane.local.supervisor import LoadRejectedError, OnExit, Supervisor, SupervisorFactory
 from haptic_trio.dataplane.local.worker import WorkerState
+from haptic_trio.dataplane.names_in_use import NamesInUseError
 from haptic_trio.errors import text_of
 from haptic_trio.haproxy.config.quoted import describe_problems
 from haptic_trio.haproxy.model import Generation
@@ -297,7 +298,11 @@ class LocalAgent:
                     patient=not is_same or worker == self._fresh_worker,
                     capabilities=capabilities,
                     find_former=partial(trio.to_thread.run_sync, self._files.read_running),
+                    restores=True,
                 )
+            except NamesInUseError:
+                self._files.settle(None)
+                raise
             except OtherWorkerError as exc:
                 # That worker applied the operations, so the record stays open: the running generation is unknown.
                 raise PatchRejectedError(self._name, "haproxy was reloaded by another program") from exc

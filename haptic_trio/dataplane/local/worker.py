@@ -3,7 +3,9 @@
 A removed server with open connections stays in the process, in maintenance,
 until they end (`haproxy/runtime/conversation`). It is in no file and in no
 plan. Each later change and each observation first tries to delete it; if it
-is added again meanwhile, it is revived (`haproxy/runtime/leftovers`).
+is added again meanwhile, it is revived (`haproxy/runtime/leftovers`). A server
+that is replaced under its name is deleted before all else: if it is in use, the
+change is rejected, and the process is as before.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,12 +14,13 @@ import trio
 
 from haptic_trio.dataplane.endpoint import DriftReport, EndpointError, PatchRejectedError
 from haptic_trio.dataplane.local.runtime import RuntimeClient
+from haptic_trio.dataplane.names_in_use import NamesInUseError
 from haptic_trio.dataplane.permanent_errors import PermanentFindings
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.capabilities import Capabilities
 from haptic_trio.haproxy.plan.operations import Operation, Removal
 from haptic_trio.haproxy.runtime.differences import count_kinds, reload_reasons, repair_operations
-from haptic_trio.haproxy.runtime.leftovers import Leftover, note_leftovers, revive
+from haptic_trio.haproxy.runtime.leftovers import Leftover, find_taken, note_leftovers, revive, split_replaced
 from haptic_trio.haproxy.runtime.read_back import Differences, ReadBack
 from haptic_trio.haproxy.runtime.replies import UnreadableReplyError
 from haptic_trio.logs import get_logger
@@ -44,10 +47,27 @@ class WorkerState:
         patient: bool = True,
         capabilities: Capabilities,
         find_former: FindFormer,
+        restores: bool = False,
     ) -> None:
-        """Apply *operations* to the process with pid *worker*; raises EndpointError as `RuntimeClient.apply` does."""
+        """Apply *operations* to the process with pid *worker*; raises EndpointError as `RuntimeClient.apply` does.
+
+        If *restores*, names that are in use raise NamesInUseError, unless the
+        process cannot be brought back to the state before.
+        """
         left = await self._retry(runtime, worker, patient=patient)
         operations, left = revive(operations, left)
+        if restores:
+            if taken := find_taken(operations, left):
+                raise NamesInUseError(self._name, taken)
+            replaced, operations = split_replaced(operations)
+            if used := await runtime.apply(replaced, worker=worker, patient=patient) if replaced else ():
+                former = await find_former()
+                if (
+                    former is None
+                    or (await self.repair(runtime, former, worker=worker, capabilities=capabilities)).reasons
+                ):
+                    raise PatchRejectedError(self._name, "servers that are replaced are in use, and cannot be restored")
+                raise NamesInUseError(self._name, used)
         # Revived servers must not be deleted, also if this fails.
         self._leftovers = worker, left
         if removals := await runtime.apply(operations, worker=worker, patient=patient):

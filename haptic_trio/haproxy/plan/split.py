@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from haptic_trio.chunked import Paged, Splice, changed_items, differences, spliced
-from haptic_trio.haproxy.causes import UNATTRIBUTED
+from haptic_trio.haproxy.causes import UNATTRIBUTED, namespace_of_change
 from haptic_trio.haproxy.config.servers import ServerSettings
 from haptic_trio.haproxy.model import (
     BY_LINE,
@@ -95,8 +95,12 @@ def split_plan(
     desired: Generation,
     capabilities: Capabilities = OLDEST,
     room: int = MAX_CHANGED_SERVERS,
+    withheld: frozenset[str] = frozenset(),
 ) -> SplitPlan:
     """Split the change from *running* to *desired*; never raises.
+
+    Servers and backends of the namespaces *withheld* wait for the reload; the
+    reasons do not mention them.
 
     If more than *room* servers change, namespaces with few changes come first,
     and the split is partial. Unless a section has more changes and cannot be
@@ -111,26 +115,31 @@ def split_plan(
     if running is None or diff is None:
         return _undivided(make_plan(running, desired), desired)
     changed = count_changed_servers(diff, capabilities)
-    if changed <= room and not any(map(alters_no_server, diff.changed)):
+    if not withheld and changed <= room and not any(map(alters_no_server, diff.changed)):
         whole = make_plan(running, desired, capabilities=capabilities, diff=diff)
         if not whole.reasons:
             return SplitPlan(desired, whole.operations, ())
-    chooser = _SectionChooser(running, desired, capabilities, diff, room)
+    chooser = _SectionChooser(running, desired, capabilities, diff, room, withheld)
     effective = _make_effective(running, desired, capabilities, diff, chooser)
     ahead = _plan_ranked(running, effective, capabilities, chooser) if effective is not None else None
     if effective is None or ahead is None or ahead.reasons or not ahead.operations:
-        whole = make_plan(running, desired, capabilities=capabilities, diff=diff)
-        return _undivided(whole, desired)
+        # In the effective generation, what waits for a change of a namespace counts for this namespace.
+        is_same = (
+            effective is not None and effective.config is running.config and ahead is not None and not ahead.reasons
+        )
+        before = effective if is_same and effective is not None else running
+        whole = make_plan(before, desired, capabilities=capabilities, diff=diff)
+        return _undivided(whole, None if withheld else desired)
     rest = make_plan(effective, desired, capabilities=capabilities, diff=chooser.without_untried(effective))
-    if rest.reasons or changed > MAX_CHANGED_SERVERS or chooser.is_partial:
+    if rest.reasons or changed > MAX_CHANGED_SERVERS or chooser.is_partial or withheld:
         if not rest.reasons and changed > MAX_CHANGED_SERVERS:
             return SplitPlan(effective, ahead.operations, (TOO_MANY,), chooser.is_partial, UNATTRIBUTED, UNATTRIBUTED)
         return SplitPlan(effective, ahead.operations, rest.reasons, chooser.is_partial, rest.causes, rest.affected)
     return SplitPlan(desired, (*ahead.operations, *rest.operations), ())
 
 
-def _undivided(whole: Plan, desired: Generation) -> SplitPlan:
-    if whole.reasons:
+def _undivided(whole: Plan, desired: Generation | None) -> SplitPlan:
+    if whole.reasons or desired is None:
         return SplitPlan(None, (), whole.reasons, False, whole.causes, whole.affected)
     return SplitPlan(desired, whole.operations, ())
 
@@ -217,8 +226,15 @@ class _SectionChooser:
     """Selects the sections of *desired* that a process with *running* can apply without a reload, wholly or partly."""
 
     def __init__(
-        self, running: Generation, desired: Generation, capabilities: Capabilities, diff: ConfigDiff, room: int
+        self,
+        running: Generation,
+        desired: Generation,
+        capabilities: Capabilities,
+        diff: ConfigDiff,
+        room: int,
+        withheld: frozenset[str],
     ) -> None:
+        self._withheld = withheld
         self._running = running
         self._desired = desired
         self._capabilities = capabilities
@@ -289,6 +305,8 @@ class _SectionChooser:
 
         *count* is the number of changed servers.
         """
+        if self._withheld and namespace_of_change(after) in self._withheld:
+            return None
         left = self._shares.left(after)
         if count <= left:
             return next((one for one in versions() if self._take(after, plan(one), count)), None)

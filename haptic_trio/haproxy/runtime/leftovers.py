@@ -2,8 +2,7 @@
 
 A leftover server that is added again is revived: it gets its address and
 weight, is made ready, and keeps its connections. That requires equal
-settings. If they may differ, the process rejects the addition because the
-name exists, and a reload follows.
+settings. If they may differ, the name cannot be used before a reload.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +15,9 @@ from haptic_trio.haproxy.grammar.options import walk_options
 from haptic_trio.haproxy.model import Generation
 from haptic_trio.haproxy.plan.capabilities import Capabilities
 from haptic_trio.haproxy.plan.operations import (
+    AddBackend,
     AddServer,
+    DeleteBackend,
     DeleteServer,
     Operation,
     Removal,
@@ -73,6 +74,30 @@ def revive(
         else:
             result.append(operation)
     return tuple(result), tuple(one for one in leftovers if one.removal not in revived)
+
+
+def find_taken(operations: Iterable[Operation], leftovers: Iterable[Leftover]) -> tuple[Removal, ...]:
+    """Return those of *leftovers* whose names *operations* give to others."""
+    added = {one for one in map(_removal_before, operations) if one is not None}
+    return tuple(one.removal for one in leftovers if one.removal in added)
+
+
+def split_replaced(operations: Sequence[Operation]) -> tuple[tuple[Operation, ...], tuple[Operation, ...]]:
+    """Return the removals of servers and backends that *operations* add again, and the other operations."""
+    added = {one for one in map(_removal_before, operations) if one is not None}
+    replaced = tuple(one for one in operations if isinstance(one, Removal) and one in added)
+    return replaced, tuple(one for one in operations if not (isinstance(one, Removal) and one in added))
+
+
+def _removal_before(operation: Operation) -> Removal | None:
+    """Return the removal that *operation* needs first, if the process has the name."""
+    match operation:
+        case AddServer(backend, server):
+            return DeleteServer(backend, server)
+        case AddBackend(backend):
+            return DeleteBackend(backend)
+        case _:
+            return None
 
 
 def _revive(operation: AddServer, leftover: Leftover) -> list[Operation] | None:
