@@ -14,8 +14,9 @@ from haptic_trio.dataplane.agent.tls import Client, current_client
 from haptic_trio.logs import get_logger
 from haptic_trio.webhook.admission import Admission
 from haptic_trio.webhook.bodies import Bodies, BodyError
+from haptic_trio.webhook.decoding import Decoder
 from haptic_trio.webhook.metrics import BAD, WebhookMetrics
-from haptic_trio.webhook.review import ReviewError, decode_review, encode_answer
+from haptic_trio.webhook.review import ReviewError, encode_answer
 
 PATH = "/validate"
 MOST_REQUESTS = 64
@@ -46,7 +47,7 @@ class Doorkeeper:
 def make_app(admission: Admission, metrics: WebhookMetrics, doorkeeper: Doorkeeper | None) -> Starlette:
     """Return the application; without a *doorkeeper*, every client is authorized."""
     running = 0
-    bodies = Bodies()
+    bodies, decoder = Bodies(), Decoder()
     log = get_logger("webhook")
 
     async def validate(request: Request) -> Response:
@@ -58,7 +59,7 @@ def make_app(admission: Admission, metrics: WebhookMetrics, doorkeeper: Doorkeep
             return _rejected(HTTPStatus.SERVICE_UNAVAILABLE, f"{running} requests are being served")
         running += 1
         try:
-            return await _validate(request, bodies, admission)
+            return await _validate(request, bodies, decoder, admission)
         except BodyError as exc:
             return _rejected(exc.status, str(exc))
         except ReviewError as exc:
@@ -70,11 +71,11 @@ def make_app(admission: Admission, metrics: WebhookMetrics, doorkeeper: Doorkeep
     return Starlette(routes=[Route(PATH, validate, methods=["POST"])])
 
 
-async def _validate(request: Request, bodies: Bodies, admission: Admission) -> Response:
+async def _validate(request: Request, bodies: Bodies, decoder: Decoder, admission: Admission) -> Response:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
         return _rejected(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the body must be {_JSON}")
     async with bodies.reading(request) as body:
-        review = decode_review(body)
+        review = decoder.decode(body)
         answer = await admission.review(review, limit=read_timeout(request.query_params.get("timeout", "")))
     return Response(encode_answer(review.uid, answer), media_type=_JSON)
 

@@ -1,4 +1,4 @@
-"""Bodies of requests, read within limits of time, size and number of values, and of the size of all together."""
+"""Bodies of requests, read within limits of time and size, and of the size of all together; and how many values."""
 
 import re
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ _NEXT: Final = re.compile(rb'(?:[^"{\[]++|"(?:[^"\\]++|\\.)*+"?)*+(?:([{\[])|\Z)
 
 
 class BodyError(HapticError):
-    """A body exceeds a limit. For the total size of all bodies this is temporary, otherwise permanent."""
+    """A body exceeds a limit. For the size of all bodies together and in a pause, this is temporary, else permanent."""
 
     def __init__(self, status: HTTPStatus, message: str) -> None:
         super().__init__(message)
@@ -53,9 +53,6 @@ class Bodies:
             if scope.cancelled_caught:
                 text = f"the body was not received within {BODY_LIMIT:g} s"
                 raise BodyError(HTTPStatus.REQUEST_TIMEOUT, text)
-            if has_too_many_collections(body):
-                text = f"the body has more than {MOST_COLLECTIONS:,} mappings and lists"
-                raise BodyError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
             yield body
         finally:
             self._total -= len(body)
