@@ -4,7 +4,9 @@ An entry of a map waits for the reload if it names a backend that only the
 reload adds, or whose rules the reload changes: its requests would pass by the
 new rules, such as a password. Then the other changed routes of the namespace
 wait as well, since requests could fall to a shorter path without rules. So
-does a route that is removed, if a backend of its namespace waits.
+does a route that is removed, if a backend of its namespace waits, or another
+route for its host and path. An entry that ends lookups, since it names no
+backend, waits with others of its map.
 Files of an object that only rules of backends look up, such as the networks
 and keys of its clients, wait with these rules, and with the routes to these
 backends: clients would be admitted to other paths, or by fewer rules. So do
@@ -16,6 +18,7 @@ waits.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import msgspec
@@ -125,7 +128,7 @@ class _MapChange(msgspec.Struct, frozen=True):
     running: AuxFile
     desired: AuxFile
     former: Mapping[str, str]
-    """Values of the changed keys in the running file; of a repeated key, one of them."""
+    """Values of the changed keys in the running file; of a repeated key, one in each line."""
     latter: Mapping[str, str]
     """The same in the desired file."""
     is_ordered: bool = False
@@ -153,14 +156,20 @@ def _read_map(running: Generation, desired: Generation, change: FileChange) -> _
     if use is MapUse.LIST:
         return _MapChange(path, before, after, {}, {})
     found = diff_maps(before.lines, after.lines, form_of(use))
-    former, latter, is_ordered = found.before, found.after, use is MapUse.ORDERED
+    former, latter = found.before, found.after
     if not found.unique:
-        # The order of equal keys counts, so none of them is known to be unchanged.
-        former, latter = (dict(file_entries(file.lines, form_of(use))) for file in (before, after))
-        return _MapChange(path, before, after, former, latter, is_ordered=True)
+        former, latter = (_all_values(file) for file in (before, after))
     keys = {key for key in former.keys() | latter.keys() if former.get(key) != latter.get(key)}
     former, latter = ({key: one[key] for key in keys & one.keys()} for one in (former, latter))
-    return _MapChange(path, before, after, former, latter, is_ordered)
+    return _MapChange(path, before, after, former, latter, use is MapUse.ORDERED)
+
+
+def _all_values(file: AuxFile) -> dict[str, str]:
+    """Return the values of each key, one in each line."""
+    found: dict[str, str] = {}
+    for key, value in file_entries(file.lines, _FORM):
+        found[key] = f"{found[key]}\n{value}" if key in found else value
+    return found
 
 
 def _take_maps(maps: Sequence[_MapChange], waiting: Waiting, config: Config) -> list[FileChange]:
@@ -173,14 +182,12 @@ def _take_maps(maps: Sequence[_MapChange], waiting: Waiting, config: Config) -> 
             namespaces.update(*map(namespaces_named, waiting.named_in(one.text_of(key, value))))
         for key in one.former.keys() - one.latter.keys() if one.is_route else ():
             namespaces |= namespaces_named(one.named_by(key)) & waiting.namespaces
-    held: dict[str, set[str]] = {}
-    reached: set[str] = set()
+    held = {one.path: _held_by(one, waiting, namespaces) for one in maps}
+    successors = _successors(maps, held)
+    passed = {one.path: _passed(one, held[one.path], successors) for one in maps}
     for one in maps:
-        held[one.path] = {key for key, value in one.latter.items() if waiting.named_in(one.text_of(key, value))}
-        if one.is_route:
-            keys = one.former.keys() | one.latter.keys()
-            held[one.path] |= {key for key in keys if not namespaces.isdisjoint(namespaces_named(one.named_by(key)))}
-            reached.update(*(words_of(one.named_by(key)) for key in held[one.path]))
+        held[one.path] |= passed[one.path].keys() | (_ends(one, config) if held[one.path] else set())
+    reached = {word for one in maps if one.is_route for key in held[one.path] for word in words_of(one.named_by(key))}
     rules = _keys_of_rules(maps, config, lambda name: name in reached or waiting.has(name))
     taken: list[FileChange] = []
     for one in maps:
@@ -190,8 +197,54 @@ def _take_maps(maps: Sequence[_MapChange], waiting: Waiting, config: Config) -> 
         if not keys:
             taken.append(FileChange(one.path, one.running, one.desired))
         elif not one.is_ordered:
-            taken.append(FileChange(one.path, one.running, _with_former(one, keys)))
+            taken.append(FileChange(one.path, one.running, _with_former(one, keys, passed[one.path])))
     return taken
+
+
+def _held_by(change: _MapChange, waiting: Waiting, namespaces: AbstractSet[str]) -> set[str]:
+    """Return the keys whose sections are *waiting*, and for routes those of *namespaces*."""
+    held = {key for key, value in change.latter.items() if waiting.named_in(change.text_of(key, value))}
+    if change.is_route:
+        keys = change.former.keys() | change.latter.keys()
+        held |= {key for key in keys if not namespaces.isdisjoint(namespaces_named(change.named_by(key)))}
+    return held
+
+
+def _successors(maps: Sequence[_MapChange], held: Mapping[str, set[str]]) -> dict[tuple[str, str], object]:
+    """Return the places of routes that wait, with the origins of their lines."""
+    found: dict[tuple[str, str], object] = {}
+    for one in maps:
+        keys = held[one.path] & one.latter.keys() if one.is_route else set()
+        for page in one.desired.lines.pages.pages if keys else ():
+            for piece in page.items if not keys.isdisjoint(page.summary(_FORM.keys)) else ():
+                found.update((_place(key), piece.origin) for key, _ in _FORM.read((piece,)) if key in keys)
+    return found
+
+
+def _passed(
+    change: _MapChange, held: AbstractSet[str], successors: Mapping[tuple[str, str], object]
+) -> dict[str, object]:
+    """Return the removed routes that wait for *successors*, with the origins of these."""
+    gone = change.former.keys() - change.latter.keys() - held if change.is_route else set()
+    places = {key: _place(key) for key in gone}
+    return {key: successors[place] for key, place in places.items() if place in successors}
+
+
+def _place(key: str) -> tuple[str, str]:
+    """Return the host and the path of a key, which are the same for `h|/a` as a whole path and `h|/a/` as a prefix."""
+    host, _, path = key.partition("|/")
+    return host.rstrip("|/"), path.rstrip("/")
+
+
+def _ends(change: _MapChange, config: Config) -> set[str]:
+    """Return the keys of routes that ended a lookup: they named no backend, so others did not serve the requests."""
+    return {
+        key
+        for key, value in change.former.items()
+        if change.is_route
+        and not namespaces_named(value)
+        and not any(config.find(kind, value) for kind in SERVING_KINDS)
+    }
 
 
 def _keys_of_rules(maps: Sequence[_MapChange], config: Config, is_chosen: Callable[[str], bool]) -> dict[str, set[str]]:
@@ -218,8 +271,11 @@ def _keys_of_rules(maps: Sequence[_MapChange], config: Config, is_chosen: Callab
     return found
 
 
-def _with_former(change: _MapChange, held: set[str]) -> AuxFile:
-    """Return the desired map, in which the keys *held* have their former values or are missing."""
+def _with_former(change: _MapChange, held: set[str], passed: Mapping[str, object]) -> AuxFile:
+    """Return the desired map, in which the keys *held* have their former values or are missing.
+
+    *passed* are those that count for another origin.
+    """
     pages = change.desired.lines.pages
     splices: list[Splice[Piece]] = []
     count = 0
@@ -231,7 +287,9 @@ def _with_former(change: _MapChange, held: set[str]) -> AuxFile:
     former = [Piece("\n")]
     for page in change.running.lines.pages.pages:
         if not held.isdisjoint(page.summary(_FORM.keys)):
-            former += _chosen(page, lambda key: key in held)
+            former += _chosen(page, lambda key: key in held and key not in passed)
+    for key, origin in passed.items():
+        former += [Piece(f"{key} {value}\n", origin) for value in change.former[key].split("\n")]
     content = spliced(pages, [*splices, Splice(count, 0, tuple(former))])
     return make_file(FileKind.MAP, change.path, content, secret=change.running.secret or change.desired.secret)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from haptic_trio.haproxy.model import AuxFile, FileKind, Generation, make_file, make_generation
-from haptic_trio.haproxy.plan.operations import AddMapEntry, DeleteMapEntry, SetMapEntry, SetServerAddress
+from haptic_trio.haproxy.plan.operations import AddMapEntry, DeleteMapEntry, ReplaceMap, SetMapEntry, SetServerAddress
 from haptic_trio.haproxy.plan.split import split_plan
 from tests.haproxy.plan.test_split import MAP, build
 from tests.haproxy.test_causes import lines_of
@@ -88,14 +88,44 @@ def test_a_list_of_addresses_does_not_wait_with_the_routes_to_other_backends_of_
 
 
 def test_a_route_that_waits_counts_for_the_namespace_of_its_object() -> None:
-    def routed(more: str, *entries: tuple[str, str]) -> Generation:
-        base = build({"more": more})
-        return make_generation(base.config, base.files.changed([lines_of(*entries, path=MAP)]))
-
     running = routed(OWN, ("/a shop_own", "shop"), ("/c app", "web"))
     found = split_plan(running, routed(OWN + OTHER, ("/a shop_other", "shop"), ("/d app", "web")))
     assert found.operations == (AddMapEntry(MAP, "/d", "app"), DeleteMapEntry(MAP, "/c"))
     assert found.causes == found.affected == frozenset({"shop"})
+
+
+def routed(more: str, *entries: tuple[str, str]) -> Generation:
+    """Return a generation with *more* sections and *entries* of its map, each with the namespace of its object."""
+    base = build({"more": more})
+    return make_generation(base.config, base.files.changed([lines_of(*entries, path=MAP)]))
+
+
+def test_a_path_that_passes_to_another_namespace_does_not_fall_to_a_shorter_one_meanwhile() -> None:
+    # The former owner has a rule for it, and so has the next one.
+    kept, taken = ("h|/ shop_other", "shop"), ("h|/a web_own", "web")
+    running = routed(OWN + OTHER, ("h|/a/ shop_own", "shop"), kept, ("h|/b/ shop_own", "shop"))
+    web = OWN.replace("shop", "web")
+    found = split_plan(running, routed(OWN + OTHER + web, kept, taken))
+    assert found.operations == (DeleteMapEntry(MAP, "h|/b/"),)
+    # The reload counts for the next owner alone, also if nothing else changes.
+    assert found.causes == found.affected == frozenset({"web"})
+    assert found.effective is not None
+    again = split_plan(found.effective, routed(OWN + OTHER + web, kept, taken))
+    assert (again.operations, again.causes, again.affected) == ((), frozenset({"web"}), frozenset({"web"}))
+
+
+def test_a_host_that_ends_lookups_goes_on_to_do_so_until_the_next_rules_for_every_host_are_there() -> None:
+    running = build({MAP: "*|/ shop_own\nh|/a/ app\nh| no-path\n", "more": OWN})
+    web = OWN.replace("shop", "web")
+    found = split_plan(running, build({MAP: "*|/ web_own\nh|/a/ app\nh| no-wildcard\nh|/b/ app\n", "more": OWN + web}))
+    assert found.operations == (AddMapEntry(MAP, "h|/b/", "app"),)
+
+
+def test_repeated_keys_make_no_routes_of_others_wait_and_none_change_too_early() -> None:
+    running = build({MAP: "/a app\n/a shop_own\n/b shop_own\n/b app\n", "more": OWN})
+    found = split_plan(running, build({MAP: "/a app\n/a shop_own\n/b shop_other\n/c app\n", "more": OWN + OTHER}))
+    entries = ("/a", "app"), ("/a", "shop_own"), ("/c", "app"), ("/b", "shop_own"), ("/b", "app")
+    assert found.operations == (ReplaceMap(MAP, entries),)
 
 
 @pytest.mark.parametrize(
