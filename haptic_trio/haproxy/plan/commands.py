@@ -106,9 +106,14 @@ class RuntimeCommandError(HapticError):
         super().__init__(f"'{shown}': {said}")
 
 
+def is_sendable(word: str) -> bool:
+    """Whether a command can carry *word*: it is not empty, and has no line break and no NUL."""
+    return bool(word) and _FORBIDDEN.search(word) is None
+
+
 def escape_word(word: str) -> str:
     """Return *word* as one word of a command; raises UnsendableError if that is not possible."""
-    if not word or _FORBIDDEN.search(word):
+    if not is_sendable(word):
         raise UnsendableError("no command can carry an empty word, or a word with a line break or NUL")
     return _SPECIAL.sub(r"\\\g<0>", word)
 

@@ -16,6 +16,7 @@ from haptic_trio.haproxy.grammar.keywords import shipped_keywords
 from haptic_trio.haproxy.grammar.options import walk_options
 from haptic_trio.haproxy.model import Bases, Section
 from haptic_trio.haproxy.plan.capabilities import Capabilities
+from haptic_trio.haproxy.plan.commands import is_sendable
 from haptic_trio.haproxy.plan.diff import same_words
 from haptic_trio.haproxy.plan.operations import (
     AddServer,
@@ -106,7 +107,8 @@ def add_arguments(member: Member, capabilities: Capabilities) -> AddArguments | 
             options[option.name] = words[option.at : end]
         else:
             return None
-    return AddArguments(line.address, options, disabled) if end == len(words) else None
+    can_send = end == len(words) and all(is_sendable(word) for one in options.values() for word in one)
+    return AddArguments(line.address, options, disabled) if can_send else None
 
 
 def _same_frame(before: Section, after: Section) -> bool:

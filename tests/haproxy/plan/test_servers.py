@@ -113,6 +113,9 @@ def test_a_server_that_alone_serves_is_not_replaced(others: list[str]) -> None:
         "s2 10.0.0.2:80 init-addr none",
         's2 10.0.0.2:80 cookie "$A"',
         "s2 10.0.0.2:80 resolvers r",
+        # No command can carry these words.
+        's2 10.0.0.2:80 agent-check agent-port 9 agent-send "status\\n"',
+        's2 10.0.0.2:80 cookie ""',
     ],
 )
 def test_a_server_that_cannot_be_added_reloads(line: str) -> None:
