@@ -71,9 +71,12 @@ def adapt(operations: Iterable[Operation], generation: Generation, present: Pres
     Raises UnsendableError for a map that cannot be changed this way.
     """
     steps: list[Operation] = []
+    known = dict(present)
     for step in operations:
         if isinstance(step, ReplaceMap):
-            steps += _change_map(step, present.get(step.map), find_map_use(generation, step.map))
+            steps += _change_map(step, known.get(step.map), find_map_use(generation, step.map))
+            # A plan may replace a map twice: removed entries go when all other maps have their new ones.
+            known[step.map] = step.entries
         else:
             steps.append(step)
     return steps

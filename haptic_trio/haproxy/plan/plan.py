@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from haptic_trio.haproxy.causes import UNATTRIBUTED, namespace_of_change
+from haptic_trio.haproxy.config.guards import ChangedGuards
 from haptic_trio.haproxy.config.maps import MapUse, find_map_use, has_entries
 from haptic_trio.haproxy.model import Directive, FileChange, FileKind, Generation, Section
 from haptic_trio.haproxy.plan.backends import add_backend, delete_backend
@@ -200,14 +201,20 @@ def _is_same_set(before: Sequence[Directive], after: Sequence[Directive]) -> boo
 def _plan_files(
     running: Generation,
     desired: Generation,
-    changes: Iterable[FileChange],
+    changes: Sequence[FileChange],
     capabilities: Capabilities,
     draft: _Draft,
 ) -> None:
     planner: CertificatePlanner | None = None
+    guards = ChangedGuards(running, changes)
     for change in changes:
+        if change.path in guards and change.desired is not None:
+            reason = guards.conflicts.get(change.desired.namespace)
+            if reason is not None:
+                draft.take(change, None, [reason])
+                continue
         if has_entries(running, change):
-            _plan_entries(running, change, draft)
+            _plan_entries(running, change, draft, is_guard=change.path in guards)
             continue
         planner = planner or CertificatePlanner(running, desired, capabilities)
         draft.take(change, planner.plan(change), [f"{_name_file(change)} {_describe(change)}"])
@@ -222,14 +229,14 @@ def _describe(change: FileChange) -> str:
     return "added" if change.running is None else "removed" if change.desired is None else "changed"
 
 
-def _plan_entries(running: Generation, change: FileChange, draft: _Draft) -> None:
+def _plan_entries(running: Generation, change: FileChange, draft: _Draft, *, is_guard: bool) -> None:
     use = find_map_use(running, change.path)
     if use is MapUse.NONE:
         return
     if change.running is None or change.desired is None:
         draft.take(change, None, [f"{_name_file(change)} {_describe(change)}"])
         return
-    found = plan_entries(change.path, use, change.running.lines, change.desired.lines)
+    found = plan_entries(change.path, use, change.running.lines, change.desired.lines, is_guard=is_guard)
     if isinstance(found, str):
         draft.take(change, None, [f"{_name_file(change)} changed: {found}"])
     else:

@@ -10,7 +10,9 @@ backend, waits with others of its map.
 Files of an object that only rules of backends look up, such as the networks
 and keys of its clients, wait with these rules, and with the routes to these
 backends: clients would be admitted to other paths, or by fewer rules. So do
-removed entries of other files whose keys are in these rules.
+removed entries of other files whose keys are in these rules. If a guard changes
+together with its routes (`haptic_trio.haproxy.config.guards`), all guards and
+routes of its namespace wait.
 All entries of a map or list wait if the reload changes the use of the file.
 Certificates, crt-lists and authorities wait if they depend on a file that
 waits.
@@ -24,7 +26,8 @@ from typing import Final
 import msgspec
 
 from haptic_trio.chunked import Page, Piece, Splice, spliced
-from haptic_trio.haproxy.causes import namespace_of_change, namespaces_named, without_percents
+from haptic_trio.haproxy.causes import namespace_of_change, namespaces_named
+from haptic_trio.haproxy.config.guards import ChangedGuards, words_of
 from haptic_trio.haproxy.config.maps import MapUse, diff_maps, file_entries, find_map_use, form_of, has_entries
 from haptic_trio.haproxy.model import (
     AuxFile,
@@ -85,20 +88,21 @@ class Waiting:
         return any(not self._bases.isdisjoint(_WORD.findall(one.text)) for one in sections if one is not None)
 
 
-def words_of(text: str) -> list[str]:
-    """Return the words of *text* that may be names of sections; names may be percent-encoded."""
-    return _WORD.findall(without_percents(text))
-
-
 def choose_files(
     running: Generation, desired: Generation, effective: Config, *, waiting: Waiting, capabilities: Capabilities
 ) -> Files:
     """Return the files of *desired* that a process with *running* can use together with *effective*."""
     # The frontends decide where requests go.
-    frontends = [one.text for one in running.config.sections if one.kind == "frontend"] if waiting else []
+    changes = diff_files(running.files, desired.files)
+    guards = ChangedGuards(running, changes)
+    together = frozenset(guards.conflicts)
+    is_split = waiting or together
+    frontends = [one.text for one in running.config.sections if one.kind == "frontend"] if is_split else []
     maps: list[_MapChange] = []
     others: list[FileChange] = []
-    for change in diff_files(running.files, desired.files):
+    for change in changes:
+        if change.path in guards and change.desired is not None and change.desired.namespace in together:
+            continue
         if not has_entries(running, change):
             others.append(change)
         elif (found := _read_map(running, desired, change)) is not None:
@@ -111,7 +115,7 @@ def choose_files(
         candidate = msgspec.structs.replace(desired, config=effective, files=_with(running.files, others))
         planner = CertificatePlanner(running, candidate, capabilities)
         others = [change for change in others if planner.plan(change) is not None]
-    return _with(running.files, [*_take_maps(maps, waiting, running.config), *others])
+    return _with(running.files, [*_take_maps(maps, waiting, together, running.config), *others])
 
 
 def _with(files: Files, changes: Sequence[FileChange]) -> Files:
@@ -172,11 +176,16 @@ def _all_values(file: AuxFile) -> dict[str, str]:
     return found
 
 
-def _take_maps(maps: Sequence[_MapChange], waiting: Waiting, config: Config) -> list[FileChange]:
-    """Return *maps* without the entries that have to wait; *config* is the running one."""
-    if not waiting:
+def _take_maps(
+    maps: Sequence[_MapChange], waiting: Waiting, together: AbstractSet[str], config: Config
+) -> list[FileChange]:
+    """Return *maps* without the entries that have to wait; *config* is the running one.
+
+    The routes of the namespaces *together* wait with their guards.
+    """
+    if not (waiting or together):
         return [FileChange(one.path, one.running, one.desired) for one in maps]
-    namespaces: set[str] = set()
+    namespaces = set(together)
     for one in maps:
         for key, value in one.latter.items():
             namespaces.update(*map(namespaces_named, waiting.named_in(one.text_of(key, value))))

@@ -76,6 +76,23 @@ def test_no_path_falls_to_a_shorter_one_before_that_has_its_rules() -> None:
     )
 
 
+def test_a_path_removed_with_a_whole_map_does_not_fall_to_a_shorter_one_either() -> None:
+    text = HEAD.format(use="maps/a.map,x") + f"    use_backend %[path,map_beg({MAP})]\n"
+    more = "".join(f"/{number} app\n" for number in range(200))
+    before = {"maps/a.map": f"/a/b guarded\n{more}", MAP: "/a open\n"}
+    after = {"maps/a.map": "/c app\n/c app\n/1 app\n", MAP: ""}
+    running, desired = (
+        _generation(text, *(make_file(FileKind.MAP, path, content) for path, content in files.items()))
+        for files in (before, after)
+    )
+    first, second, third = make_plan(running, desired).operations
+    new = parse_map_file(after["maps/a.map"].encode())
+    assert isinstance(first, ReplaceMap)
+    assert first.entries[: len(new)] == new
+    assert set(first.entries) == {*new, *parse_map_file(before["maps/a.map"].encode())}
+    assert (second, third) == (DeleteMapEntry(MAP, "/a"), ReplaceMap("maps/a.map", new))
+
+
 def test_where_the_order_of_keys_counts_the_map_is_replaced() -> None:
     text = HEAD.replace("map(", "map_reg(")
     running = _generation(text.format(use=MAP), make_file(FileKind.MAP, MAP, "^/a 1\n^/ 2\n"))

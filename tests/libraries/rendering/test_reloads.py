@@ -53,8 +53,8 @@ def test_hosts_and_paths_come_and_go_as_map_entries() -> None:
     )
     assert not planned(BASE, (*BASE, more)).reloads
     assert planned((*BASE, more), BASE).operations == (
-        DeleteMapEntry("maps/path-exact.map", "b.example.com|/y"),
         DeleteMapEntry("maps/path-prefix.map", "b.example.com|/x/"),
+        DeleteMapEntry("maps/path-exact.map", "b.example.com|/y"),
     )
 
 
