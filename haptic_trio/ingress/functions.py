@@ -58,6 +58,14 @@ class IngressView:
         owners = self._certificates.owners_of(name)
         return self._ownership != SHARED or owners.has_path(self._namespace, normal_path(str(path or "")))
 
+    def is_served(self) -> bool:
+        """Whether the Ingress is of a class that is served; a former version is used only as long."""
+        return self._as_long_as(_Has(self._identity, "has_class", ()))
+
+    def has_class(self) -> bool:
+        """Whether `is_served` is true at present."""
+        return self._own.handles(class_of(self._ingress), self._lookups)
+
     def has_exact(self, host: Any, path: Any) -> bool:
         """Whether the Ingress has *path* of *host* as a whole; a former version of it has that only as long."""
         return self._as_long_as(_Has(self._identity, "has", (host, path)))

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from haptic_trio.gateway.grants import is_granted
+from haptic_trio.gateway.listeners.listeners import is_managed
 from haptic_trio.gateway.objects import Lookups, Resource, dig, items_of, namespace_of, target_namespace, text_of
 from haptic_trio.gateway.routes import routing
 from haptic_trio.gateway.routes.attachment import Attached, attach, listeners_for
@@ -37,16 +38,18 @@ class _FormerRoute(msgspec.Struct, frozen=True):
         return text if is_admitted else None
 
 
-class _FormerGateway(msgspec.Struct, frozen=True):
+class FormerGateway(msgspec.Struct, frozen=True):
     """Whether *gateway*, a former version, may be served as it was."""
 
     gateway: Resource
+    controller: str
     granted: frozenset[tuple[str, str]]
     """Secrets of other namespaces that it refers to."""
 
     def __call__(self, lookups: Lookups, text: str) -> str | None:
-        """Return *text* if the owners of these Secrets still permit the references."""
-        return text if self.granted <= _granted_secrets(self.gateway, lookups) else None
+        """Return *text* if its class is still that of this controller, and the owners of these Secrets permit them."""
+        is_managed_now = is_managed(self.gateway, lookups, self.controller)
+        return text if is_managed_now and self.granted <= _granted_secrets(self.gateway, lookups) else None
 
 
 class FormerEntries(msgspec.Struct, frozen=True):
@@ -77,10 +80,9 @@ class FormerEntries(msgspec.Struct, frozen=True):
         return text if revised == lines else "".join(f"{line}\n" for line in revised)
 
 
-def former_gateway(gateway: Resource, lookups: Lookups) -> _FormerGateway | None:
-    """Return the condition for *gateway* as it is now; None if it refers to no Secret of another namespace."""
-    granted = _granted_secrets(gateway, lookups)
-    return _FormerGateway(gateway, granted) if granted else None
+def former_gateway(gateway: Resource, lookups: Lookups, controller: str) -> FormerGateway:
+    """Return the condition for *gateway* as it is now."""
+    return FormerGateway(gateway, controller, _granted_secrets(gateway, lookups))
 
 
 def former_route(route: Resource, kind: str, lookups: Lookups, controller: str) -> _FormerRoute | None:

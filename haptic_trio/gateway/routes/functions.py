@@ -83,6 +83,10 @@ class GatewayFunctions:
         """
         return list(routing.rule_entries(route, ROUTE_KINDS[kind], resources, controller, filters or {}))
 
+    def is_attached(self, route: Resource, kind: str, resources: Lookups, controller: str) -> bool:
+        """Whether *route* is attached to a listener of *controller*."""
+        return bool(listeners_for(route, kind, resources, controller))
+
     def guards(self, route: Resource) -> list[str]:
         """Return what may guard access to *route*, for `guarded`; empty without filters of the administrator."""
         return guards_of(route)
@@ -137,9 +141,8 @@ class GatewayFunctions:
     def ports(self, gateway: Resource, resources: Lookups, controller: str, rules: PortRules) -> list[ServedPort]:
         """Return the ports of *gateway* that are served; none if it is not of *controller*."""
         found = served_ports(gateway, resources, controller, rules)
-        condition = former_gateway(gateway, resources) if found else None
-        if condition is not None:
-            resources["gatewayClasses"].rely(condition)
+        if found:
+            resources["gatewayClasses"].rely(former_gateway(gateway, resources, controller))
         return found
 
     def rejected_ports(

@@ -71,7 +71,7 @@ def find_output(
         # Only this fragment is affected, not others of its object.
         problem, fallback, is_apart = omitted, Fallback.VALID, True
     elif made.output is not None:
-        problem = run.recall.problem_with(key, made.output)
+        problem = run.recall.problem_with(key, made.output, is_closing=run.is_closing)
         if problem is None and fallback is None:
             run.trace.outputs[key] = made.output
             run.quarantined.forget(key)
@@ -392,7 +392,7 @@ def _render_closing(
     # Marks of inner fragments would name fragments without output.
     text, rounds = strip_marks(made.text), made.output.rounds
     output = FragmentOutput(text, (), origin.subject.resource_version, is_closing=True, rounds=rounds)
-    if not text or run.recall.problem_with(origin.key, output) is not None:
+    if not text or run.recall.problem_with(origin.key, output, is_closing=True) is not None:
         return Emitted(""), origin
     run.trace.outputs[origin.key] = output
     return text, msgspec.structs.replace(origin, is_closing=True)

@@ -108,9 +108,12 @@ class FragmentOutput(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, own_text=None, inner_files=frozenset(), original=self.original or self)
 
     def equals(self, other: "FragmentOutput") -> bool:
-        """Whether this output and *other* are revisions of one good output, count as a whole, and have one content."""
+        """Whether this output and *other* are revisions of one good output, count as a whole, and have one content.
+
+        They also have the same guards, which may change without the text.
+        """
         is_of_one = self.original is not None and self.original is other.original and self.own_text is None
-        return is_of_one and self._has_content_of(other)
+        return is_of_one and self.guards == other.guards and self._has_content_of(other)
 
     def _has_content_of(self, other: "FragmentOutput") -> bool:
         return self.text == other.text and _contents(self) == _contents(other)
@@ -308,9 +311,12 @@ class Recall(msgspec.Struct, frozen=True):
         is_used = newer is not None and not newer.is_closing and self.paused.problem_of(key) is None
         return newer if is_used else self.valid.get(key)
 
-    def problem_with(self, key: FragmentKey, output: FragmentOutput) -> Problem | None:
-        """Return why the new *output* of the fragment counts as failed; None if it does not."""
-        if (known := self.verdict_on(key, output)) is not None:
+    def problem_with(self, key: FragmentKey, output: FragmentOutput, *, is_closing: bool = False) -> Problem | None:
+        """Return why the new *output* of the fragment counts as failed; None if it does not.
+
+        A paused object is closed all the same: its paths would be open.
+        """
+        if (known := self.verdict_on(key, output)) is not None or is_closing:
             return known
         paused = self.paused.problem_of(key)
         return paused if paused is not None and not self._is_harmless(key, output) else None
