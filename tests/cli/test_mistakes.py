@@ -70,7 +70,7 @@ def test_unreadable_certificate_names_the_field_of_the_secret(site: Path, haprox
             "host: exa_mple.localhost",
             "hint: labels of 1 to 63 letters, digits and inner '-'",
         ),
-        ("example.yaml", "# An example", "hello\n---\n# An example", "expected an object, found the text 'hello'"),
+        ("example.yaml", "# An example", "hello\n---\n# An example", "expected an object: found the text 'hello'"),
     ],
 )
 def test_small_mistake_names_the_fix(

@@ -23,6 +23,7 @@ from haptic_trio.yaml.reader import MAX_DEPTH, Document, DocumentError, lines_of
 MAX_SIZE: Final = 64 * 1024 * 1024
 """Characters in one document, such as a list of 10,000 objects; the other documents of its file are not in memory."""
 
+_KIND: Final = re.compile(r"""\bkind["']?\s*:""")
 _SECRET: Final = re.compile(r"""["']?\bkind["']?\s*:\s*["']?Secret\b|\bstringData\b""")
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9._:]{0,251}[A-Za-z0-9])?")
 _NAMESPACE: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
@@ -57,12 +58,15 @@ def read_manifest_lines(
     """Return the objects in *lines*, the problems of documents that are none, and what *check* finds in objects.
 
     Problems quote the lines around the fault, except for documents that
-    look like a Secret. Nothing is read after a document that is too large.
+    look like a Secret, or may be the rest of one. Nothing is read after a
+    document that is too large.
     """
     located: list[LocatedResource] = []
     problems: list[Problem] = []
     faults: list[Problem] = []
     documents = documents_of(lines, limit=MAX_SIZE)
+    # The last document with a kind: `---` in a Secret begins another one without.
+    former = ""
     while True:
         try:
             chunk, _, first_line = next(documents)
@@ -76,15 +80,18 @@ def read_manifest_lines(
         try:
             document = _read_chunk(chunk)
         except DocumentError as error:
-            problems.append(_Place(chunk, source, first_line).problem(error, error.line or 1))
+            problems.append(_Place(chunk, source, first_line, former).problem(error, error.line or 1))
+            former = chunk if _KIND.search(chunk) else former
             continue
         alone = None if _is_list(document.data) else (chunk, first_line)
         for resource, line in _objects(document):
             try:
                 _check_object(resource)
             except ObjectError as error:
-                problems.append(_Place(chunk, source, first_line).problem(error, line, _subject(resource)))
+                problems.append(_Place(chunk, source, first_line, former).problem(error, line, _subject(resource)))
+                former = chunk if _KIND.search(chunk) else former
             else:
+                former = chunk
                 located.append(LocatedResource(resource, source, first_line + line - 1))
                 if check is not None:
                     faults += _placed(check(resource), located[-1], alone)
@@ -167,9 +174,8 @@ def _is_list(data: Any) -> bool:
 
 def _check_object(data: Any) -> None:
     if not isinstance(data, dict):
-        raise ObjectError(
-            f"expected an object, found {_described(data)}", hint="a manifest begins with apiVersion, kind and metadata"
-        )
+        hint = "a manifest begins with apiVersion, kind and metadata"
+        raise ObjectError("expected an object", detail=f"found {_described(data)}", hint=hint)
     for field, example in (("apiVersion", "networking.k8s.io/v1"), ("kind", "Ingress")):
         if not isinstance(data.get(field), str) or not data[field]:
             raise ObjectError(f"{field} is missing or not text", hint=f"write, for instance, {field}: {example}")
@@ -222,10 +228,13 @@ class _Place(msgspec.Struct, frozen=True):
     chunk: str
     source: str
     first_line: int
+    former: str
+    """The document of which it may be the rest, unless it has a kind."""
 
     def problem(self, error: DocumentError, line: int, subject: str = "") -> Problem:
         message, excerpt = str(error), self._excerpt(line)
-        if _SECRET.search(self.chunk):
+        whole = self.chunk if _KIND.search(self.chunk) else f"{self.former}\n{self.chunk}"
+        if _SECRET.search(whole):
             message, excerpt = error.message, ""
         return Problem(
             message=message,

@@ -101,7 +101,7 @@ FILES = {
     "text instead of an object": (
         "example.yaml",
         ("# An example", "hello\n---\n# An example"),
-        "site/example.yaml:1: error: expected an object, found the text 'hello'",
+        "site/example.yaml:1: error: expected an object: found the text 'hello'",
         "hint: a manifest begins with apiVersion, kind and metadata",
     ),
     "object twice": (

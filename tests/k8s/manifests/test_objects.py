@@ -128,8 +128,8 @@ def test_a_broken_document_takes_none_of_its_neighbours_with_it() -> None:
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("just text", "expected an object, found the text 'just text'"),
-        ("- 1", "expected an object, found a list"),
+        ("just text", "expected an object: found the text 'just text'"),
+        ("- 1", "expected an object: found a list"),
         ("kind: A\nmetadata: {name: a}", "apiVersion is missing"),
         ("apiVersion: 1\nkind: A\nmetadata: {name: a}", "apiVersion is missing or not text"),
         ("apiVersion: v1\nmetadata: {name: a}", "kind is missing"),
@@ -175,6 +175,8 @@ def test_a_problem_names_the_object_in_hand() -> None:
         "stringData:\n  password: hunter2\n  x: [\n",
         '{"kind" : "Secret", "data": {"password": "hunter2" "x"}}',
         "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {p: !hunter2 x}\n",
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData:\n  p: |\n---\n  hunter2\n",
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: [\n---\n  p: hunter2\n---\n q: hunter2: x\n",
     ],
 )
 def test_a_problem_of_a_secret_shows_nothing_of_it(secret: str) -> None:
