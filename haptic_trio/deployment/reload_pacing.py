@@ -34,10 +34,16 @@ class _Account(msgspec.Struct, frozen=True):
 class ReloadPacing:
     """Counts the reloads of each namespace. Has no clock: times are seconds of any monotonic clock."""
 
-    def __init__(self, interval: float) -> None:
+    def __init__(self, interval: float = 0.0) -> None:
         """A namespace gets one reload in *interval* seconds on average, beside the first ones; 0 means no limit."""
         self._interval = interval
         self._accounts: dict[str, _Account] = {}
+
+    def set_interval(self, interval: float) -> None:
+        """Go on with another *interval*. Holds end when they would have, or now if there is no limit."""
+        self._interval = interval
+        if not interval:
+            self._accounts.clear()
 
     def record(self, namespaces: Iterable[str], now: float) -> None:
         """Count a reload for each of *namespaces*. One reload is forgotten in each interval."""

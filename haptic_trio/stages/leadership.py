@@ -47,12 +47,14 @@ async def run_term(
     metrics: WorkQueueMetrics | None,
     report_ports: Callable[[PortsUnavailableError], None],
     verification: Verification,
+    reload_pacing: ReloadPacing,
     leadership: Latest[LeadershipChanged],
 ) -> None:
     """Run scheduler and deployer, beginning with the present values of *channels*, until cancelled."""
     if leadership.value is not None:
         verification.begin(leadership.value.term)
     dataplane = config.dataplane
+    reload_pacing.set_interval(dataplane.namespace_reload_interval)
     # Capacity 0: the scheduler can replace a deployment that the deployer has not received yet.
     deployments_in, deployments_out = trio.open_memory_channel[DeploymentScheduled](0)
     with deployments_in, deployments_out:
@@ -68,7 +70,7 @@ async def run_term(
                     deployment_timeout=dataplane.deployment_timeout,
                     drain_timeout=drain_limit(config.controller),
                     max_parallel=dataplane.max_parallel,
-                    reload_pacing=ReloadPacing(dataplane.namespace_reload_interval),
+                    reload_pacing=reload_pacing,
                     report_ports=report_ports,
                     instances=channels.instances,
                     verify_interval=dataplane.drift_prevention_interval,

@@ -11,6 +11,7 @@ from haptic_trio.config.load import ConfigSource, Load, LoadedConfig
 from haptic_trio.config.model import InstancesConfig, LeaderElection
 from haptic_trio.dataplane.endpoint import Endpoint
 from haptic_trio.deployment.pods import PodEndpoints
+from haptic_trio.deployment.reload_pacing import ReloadPacing
 from haptic_trio.deployment.taken_ports import TakenPorts
 from haptic_trio.deployment.verification import Verification
 from haptic_trio.fleet.owner import FleetOwner
@@ -141,6 +142,8 @@ class RetainedState:
     """Addresses that HAProxy could not bind; another configuration does not free them."""
     verification: Verification = field(default_factory=Verification)
     """When endpoints were verified: a changed configuration does not verify them again."""
+    reload_pacing: ReloadPacing = field(default_factory=ReloadPacing)
+    """Reloads of namespaces, counted on when the configuration of haptic-trio changes."""
     rejected: set[str] = field(default_factory=set)
     """Versions of configurations that could not be used."""
     newest_valid: Latest[ConfigValidated] = field(default_factory=Latest)

@@ -85,6 +85,7 @@ async def run_reconcile(
                         metrics=process.queue_metrics,
                         report_ports=process.retained.taken_ports.report,
                         verification=process.retained.verification,
+                        reload_pacing=process.retained.reload_pacing,
                         leadership=process.leadership,
                     ),
                     process,

@@ -56,6 +56,19 @@ def test_holds_follow_the_first_reloads_and_double_up_to_the_interval() -> None:
     assert found[FREE:] == pytest.approx([10, 20, 40, 80, 160, 160, 160], rel=0.01)
 
 
+def test_holds_stay_with_another_interval_and_end_without_one() -> None:
+    pacing = ReloadPacing(160.0)
+    for _ in range(FREE + 1):
+        pacing.record({"shop"}, 0.0)
+
+    pacing.set_interval(320.0)
+    assert holds(pacing) == {"shop": 10.0}
+    pacing.record({"shop"}, 0.0)
+    assert holds(pacing) == {"shop": 40.0}
+    pacing.set_interval(0.0)
+    assert holds(pacing) == {}
+
+
 def test_reloads_are_forgotten_one_in_each_interval() -> None:
     pacing = ReloadPacing(100.0)
     for _ in range(FREE):

@@ -8,10 +8,12 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from haptic_trio.config.load import LoadedConfig, load_config
+from haptic_trio.deployment.reload_pacing import FREE
 from haptic_trio.k8s.resource import Resource
 from haptic_trio.messages import (
     ConfigChanged,
     ConfigInvalid,
+    DeploymentCompleted,
     IndexSynchronized,
     IterationEnded,
     ReconcileCompleted,
@@ -134,6 +136,21 @@ async def test_changed_configmap_ends_the_iteration_and_the_next_one_runs_it(rig
 
     assert ended.reason == "configuration changed"
     assert rig.stages(2) == [1, 2, 3, 4, 5]
+
+
+async def test_reloads_of_a_namespace_are_counted_on_when_the_configuration_changes(rig: ControllerRig) -> None:
+    rig.cluster.put(config_map(number=10))
+
+    async with rig.running():
+        await rig.deployed("maxconn 10")
+        for _reload in range(FREE + 1):
+            rig.process.retained.reload_pacing.record({"shop"}, trio.current_time())
+        rig.cluster.put(config_map(number=20))
+        completed = await rig.wait(
+            DeploymentCompleted, lambda _event: "maxconn 20" in rig.endpoint.text, since=len(rig.events)
+        )
+
+    assert [namespace for namespace, _ in completed.state.slowed] == ["shop"]
 
 
 async def test_changed_secret_ends_the_iteration(rig: ControllerRig) -> None:
