@@ -217,13 +217,20 @@ class Quarantine:
 
         *is_new*: the render started from nothing, so *changed* has all outputs. Numbers must ascend.
         """
-        good = {key: output.as_good() if output is not None else None for key, output in changed.items()}
+        good = {key: self._good_of(key, output) if output is not None else None for key, output in changed.items()}
         self._pending.append((serial, is_new, good))
         if len(self._pending) > _MOST_PENDING:
             # No valid configuration for long: merge the oldest two, which bounds the memory.
             (_, first_new, first), (number, second_new, second) = self._pending[:2]
             merged = second if second_new else first | second
             self._pending[:2] = [(number, first_new or second_new, merged)]
+
+    def _good_of(self, key: FragmentKey, output: FragmentOutput) -> FragmentOutput:
+        """Return what is the good output of the fragment *key* once *output* is valid."""
+        if output.is_renewed and self._outdated.get(key) is output.original is not None:
+            # It has the present settings, whether they change its content or not.
+            return msgspec.structs.replace(output, original=None)
+        return output.as_good()
 
     def prepare(self, serial: int) -> None:
         """Record that the parser accepted the render with the number *serial*.

@@ -304,7 +304,7 @@ def _for_former(
         return None
     # The same output as before, so that nothing counts as changed.
     before = run.produced.get(origin.key)
-    if before is not None and before.equals(output):
+    if before is not None and before.equals(output) and not run.recall.is_outdated(origin.key, former):
         return before
     return output if run.shares.overall.has_room(origin.key, added_rounds(output)) else None
 

@@ -88,16 +88,39 @@ def test_a_removed_user_does_not_return_when_the_good_version_cannot_be_rendered
     assert "'bob'" not in controller.configure(longestPassword=50).text
 
 
-async def test_a_review_gives_up_no_good_version() -> None:
-    objects = tenant("tenant", BASIC)
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_good_version_that_has_been_rendered_with_other_settings_outlives_its_secret(is_deleted: bool) -> None:
+    upstream = {"backend-protocol": "HTTPS", "proxy-ssl-secret": "tenant/authority", "proxy-ssl-verify": "on"}
+    verified = {NGINX + name: text for name, text in {**upstream, "proxy-ssl-name": "a.test"}.items()}
+    objects = tenant("tenant", verified if is_deleted else BASIC)
+    authority = secret("authority", data={"ca.crt": trustme.CA().cert_pem.bytes().decode()})
+    recreated = {**authority, "metadata": {**authority["metadata"], "uid": "authority-2"}}
     controller = Succession(LIBRARIES)
-    controller.render(*objects, users("ann"))
+    controller.render(*objects, users("ann"), authority)
     controller.render(broken(objects))
-    # With other settings, a good version that cannot be rendered again is not used as it was.
     before = controller.configure(maxBodySize=100_000)
+    assert fallbacks(before) == {("Ingress tenant/web", True)}
+
+    if is_deleted:
+        controller.delete(authority)
+    for step in ([] if is_deleted else [INVALID], [], [recreated, users("ann", version=20)]):
+        rendered = controller.render(*step)
+        assert everything(rendered) == everything(before)
+        assert fallbacks(rendered) == {("Ingress tenant/web", True)}
+
+
+async def test_a_review_gives_up_no_good_version() -> None:
+    own, foreign = (ingress_class("other", f"{name}/ingress-controller") for name in ("haptic-trio", "foreign"))
+    objects = tenant("tenant", BASIC)
+    former = {**objects[0], "spec": {**objects[0]["spec"], "ingressClassName": "other"}}
+    controller = Succession(LIBRARIES)
+    controller.render(own, former, *objects[1:], users("ann"))
+    # It is not rendered again, so that it is given up when its class is gone.
+    controller.pause("Ingress", "tenant", "web")
+    before = controller.render(broken(objects))
     assert ("'ann'" in before.text, fallbacks(before)) == (True, {("Ingress tenant/web", True)})
 
-    await controller.review(INVALID)
+    await controller.review(foreign)
     after = controller.render()
 
     assert fallbacks(after) == {("Ingress tenant/web", True)}
