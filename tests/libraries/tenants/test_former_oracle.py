@@ -124,3 +124,38 @@ def test_a_rejected_ingress_has_no_more_than_its_last_good_version_has_now(steps
                 # It cannot be rendered again, and gets nothing back.
                 assert found <= (good[namespace].lines if good[namespace].settings == chosen else frozenset())
             good[namespace] = good[namespace]._replace(lines=found)
+
+
+def alone(step: dict[str, Any]) -> dict[str, Any]:
+    """Return *step*, without hosts that both tenants have if it changes an Ingress."""
+    if step.get("kind") != "Ingress":
+        return step
+    host = f"{step['metadata']['namespace']}.test"
+    rules = [one for one in step["spec"]["rules"] if one["host"] == host] or [
+        {**one, "host": host} for one in step["spec"]["rules"]
+    ]
+    return {**step, "spec": {**step["spec"], "rules": rules}}
+
+
+@given(steps=st.lists(st.tuples(STEPS.map(lambda found: alone(found[0])), st.booleans()), min_size=5, max_size=10))
+@settings(
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
+def test_nothing_is_lost_while_checks_of_haproxy_time_out(steps: list[tuple[dict[str, Any], bool]]) -> None:
+    found = Succession(LIBRARIES), Succession(LIBRARIES)
+    for controller in found:
+        controller.render(*SERVICES)
+    for number, (step, has_timed_out) in enumerate(steps):
+        rendered = []
+        for controller, is_checked in zip(found, (True, not has_timed_out), strict=True):
+            if step in SETTINGS:
+                rendered.append(controller.configure(**step))
+            else:
+                changed = {**step, "metadata": {**step["metadata"], "resourceVersion": str(number)}}
+                rendered.append(controller.render(changed, is_checked=is_checked))
+        for namespace in TENANTS:
+            assert lines_of(rendered[0], namespace) <= lines_of(rendered[1], namespace)
+        assert rejected_in(rendered[0]) == rejected_in(rendered[1])
