@@ -159,7 +159,7 @@ async def test_taken_port_at_a_restart_is_logged_once(port: int, holder: socket.
         log = await serve_until("port unavailable: HAProxy cannot serve", "haproxy did not start", "outcome=incomplete")
 
     assert log.count("haproxy did not start instance=local-1") == 1
-    assert f"frontend http: cannot bind socket (Address already in use) for [127.0.0.1:{port}]" in log
+    assert f"cannot bind 127.0.0.1:{port}: Address already in use" in log
     assert "haproxy exited" not in log
     assert "[ALERT]" not in log
 
