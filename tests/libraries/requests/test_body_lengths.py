@@ -1,7 +1,8 @@
 """The length of a body on the wire: HAProxy, its rules and servers agree on it."""
 
+import http.client
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,9 @@ from tests.gateway.serving import served
 from tests.libraries.conftest import Cluster
 from tests.support.kubernetes import endpoint, endpoint_slice, ingress, path, rule, service
 from tests.support.processes.ports import free_port
-from tests.support.traffic.http2 import connect_http2
+from tests.support.traffic.http2 import connect_http2, get
 from tests.support.traffic.raw import exchange
-from tests.support.traffic.servers import QuietHandler, answering
+from tests.support.traffic.servers import PATIENCE, QuietHandler, answering
 
 pytestmark = pytest.mark.haproxy
 
@@ -26,15 +27,18 @@ TOO_LONG = [10**18, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1, 2**64, 2**64 + 3, 10
 
 
 class _Early(QuietHandler):
-    """Answers before it has read the body, and keeps the lengths of bodies."""
+    """Answers before it reads the body, and keeps the lengths of bodies."""
 
     lengths: list[int]
 
     def answer(self) -> None:
-        self.lengths.append(int(self.headers.get("Content-Length", "0")))
+        rest = int(self.headers.get("Content-Length", "0"))
+        self.lengths.append(rest)
         self.send_response(200)
         self.send_header("Content-Length", "0")
         self.end_headers()
+        while rest > 0 and (part := self.rfile.read1(65536)):
+            rest -= len(part)
 
     def do_CONNECT(self) -> None:  # noqa: N802 - the name that the base class looks up
         self.answer()
@@ -118,6 +122,42 @@ def connect_by(port: int, fields: dict[str, str]) -> int:
     with connect_http2(port) as client:
         client.send(fields.items(), end=False)
         return client.wait_status()
+
+
+@pytest.mark.parametrize("part", [b"", b"abc"])
+def test_no_server_takes_a_request_for_the_rest_of_a_body_that_ends_early(cluster: Cluster, part: bytes) -> None:
+    fields = {":method": "POST", ":scheme": "http", ":authority": HOST, ":path": "/", "content-length": "1000"}
+    with application() as (port, lengths):
+        cluster.serve(
+            ingress("web", rule(HOST, path("/", "web"))),
+            service("web"),
+            endpoint_slice("web", endpoint(HERE), ports=port),
+        )
+        with connect_http2(cluster.http_port) as attacker:
+            attacker.send(fields.items(), end=False)
+            if part:
+                attacker.send_data(part)
+            assert attacker.wait_status() == 200
+            attacker.end()
+            # HAProxy has read the end before this answer.
+            attacker.send(get(HOST))
+            assert attacker.answer().status == 200
+            statuses = requests(cluster.http_port, 4)
+
+    assert statuses == [200] * 4
+    assert lengths == [1000, 0, 0, 0, 0, 0]
+
+
+def requests(port: int, number: int) -> list[int]:
+    """Return the statuses of requests on one connection: HAProxy sends all but the first one on any idle connection."""
+    connection = http.client.HTTPConnection(HERE, port, timeout=PATIENCE)
+    with closing(connection):
+        found = []
+        for _ in range(number):
+            connection.request("GET", "/", headers={"Host": HOST})
+            with connection.getresponse() as answer:
+                found.append(answer.status)
+        return found
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,10 @@ class Http2Client:
         self._http.send_data(self._stream, data)
         self._flush()
 
+    def end(self) -> None:
+        """End the body of the request, also if it is shorter than announced, and the server has reset the stream."""
+        self._socket.sendall(b"\0\0\0\0\1" + self._stream.to_bytes(4))
+
     def answer(self) -> Answer:
         """Return the answer once the stream has ended; status 0 is a stream that the server reset."""
         while not self._is_over:
