@@ -166,6 +166,7 @@ class CompiledTemplates:
                 raise RejectedError("render", (problem,))
         self._take_registered(session)
         settle(run)
+        run.shares.finish()
         return ()
 
     def _decide(self, session: Session, most_dependents: float) -> bool:

@@ -260,7 +260,8 @@ class QuarantinedObjects:
     def restart(self, run: RunState, changed: set[FragmentKey]) -> None:
         """Begin another render; *changed* are fragments whose blocked outputs have changed."""
         if self._lasting:
-            self._lasting.clear()
+            for found in self._due(run):
+                del self._lasting[found]
             run.forget_rejections()
             self._settled_for = None
         self._returned.clear()
@@ -274,6 +275,16 @@ class QuarantinedObjects:
             del self._fallbacks[found]
             self._undecided.add(found)
             self._settled_for = None
+
+    def _due(self, run: RunState) -> set[ObjectId]:
+        """Return the lasting objects that this render may release: changed ones, and the one that has waited longest.
+
+        If it released all of them, they would fail together again, in each render.
+        """
+        regions = [region for root in run.roots.values() for region in root.regions]
+        pending = {child.object_id for region in regions for child in region.pending}
+        gone = (found for found in self._lasting if next(records_of(run.roots, run.index, found), None) is None)
+        return {next(iter(self._lasting)), *(pending & self._lasting.keys()), *gone}
 
     def settle(
         self, run: RunState, find_heavy: Callable[[Iterable[ObjectId]], set[ObjectId]] = lambda _: set()

@@ -144,11 +144,11 @@ class RenderRun(Recorder):
         self._omitted_before = frozenset(recall.omitted)
 
     def touch_freed(self) -> bool:
-        """Make fragments pending that found no room in a namespace with less output now; False without one."""
-        questions = [question for question in self.shares.take_freed() if question in self.index]
-        for question in questions:
-            self.touch(question)
-        return bool(questions)
+        """Make fragments pending that may find room now, all or the next one of a namespace; False without one."""
+        freed = [(self.index.askers(question), is_less) for question, is_less in self.shares.take_freed()]
+        for node in (node for askers, is_less in freed for node in (askers if is_less else askers[:1])):
+            self.invalidate(node)
+        return any(askers for askers, _ in freed)
 
     # Changes.
 

@@ -77,6 +77,8 @@ class NamespaceShares:
         self._held: Claimed = {}
         self._newest = _EMPTY, NO_USES
         self._freed: set[str] = set()
+        self._before: Claimed = {}
+        """Amounts by namespace when the render before ended."""
 
     def take_over(self, former: "NamespaceShares") -> None:
         """Begin with what is used in *former*, which has the same limits."""
@@ -148,10 +150,23 @@ class NamespaceShares:
             self._newest = output, _uses_of(output)
         return self._newest[1]
 
-    def take_freed(self) -> list[Question]:
-        """Return the questions of fragments that may find room now; each namespace is returned once."""
+    def finish(self) -> None:
+        """Note that a render ends."""
+        self._before = dict(self._held)
+
+    def take_freed(self) -> list[tuple[Question, bool]]:
+        """Return the questions of fragments that may find room now; each namespace is returned once.
+
+        With each, whether the namespace uses less than when the render before ended. If not, a fragment has found no
+        room and given up what others of its object used: there is hardly more room than for all of them before.
+        """
         freed, self._freed = self._freed, set()
-        return [question_of(namespace) for namespace in sorted(freed)]
+        return [(question_of(namespace), self._uses_less(namespace)) for namespace in sorted(freed)]
+
+    def _uses_less(self, namespace: str) -> bool:
+        before = self._before.get(namespace)
+        now = self._held.get(namespace, NO_USES)
+        return before is None or any(one < other for one, other in zip(now, before, strict=True))
 
 
 def added_rounds(output: FragmentOutput | None) -> int:
