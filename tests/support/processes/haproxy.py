@@ -158,7 +158,7 @@ async def instances(
     """Run `local-1` and so on in the state directory *root*; yields their endpoints, once each is settled."""
     directory = root / "instances"
     agents = tuple(LocalAgent(name, directory / name, binary) for name in (f"local-{n + 1}" for n in range(count)))
-    with trio.fail_after(60):
+    with trio.fail_after(180):
         async with trio.open_nursery() as nursery:
             for agent in agents:
                 await nursery.start(partial(agent.run, on_exit=on_exit, grace=0.2))
