@@ -1,6 +1,7 @@
 """A victim under constant requests, whose neighbours are hostile: a real controller with a real HAProxy."""
 
 import json
+import os
 import socket
 import ssl
 import subprocess
@@ -142,6 +143,21 @@ class Rig:
                 async for chunk in stream:
                     answer += chunk
         return answer
+
+    async def count_locations(self) -> int:
+        """Return how many hosts redirect; no answer may have a header of data, an address or the environment."""
+        found = 0
+        for port, count in (("http", 96), ("free", 32)):
+            for number in range(count):
+                request = f"GET / HTTP/1.0\r\nHost: to-{number}.attacker.test\r\n\r\n"
+                head = (await self.send(request.encode(), port=port)).partition(b"\r\n\r\n")[0]
+                lines = [line for line in head.split(b"\r\n") if line.lower().startswith(b"location:")]
+                assert len(lines) <= 1, head
+                assert b"\nx-injected" not in head.lower(), head
+                assert b"127.0.0.1" not in head, head
+                assert os.environ["HOME"].encode() not in b"".join(lines), head
+                found += len(lines)
+        return found
 
     def trust(self) -> ssl.SSLContext:
         """Return a context that takes certificates of the victim's authority alone."""
