@@ -26,7 +26,7 @@ from tests.support.processes.ports import free_port
 
 EventType = TypeVar("EventType", bound=msgspec.Struct)
 
-LIMIT = 60.0
+LIMIT = 120.0
 """Seconds after which nothing will come any more, however busy the machine is."""
 
 
