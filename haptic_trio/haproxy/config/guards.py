@@ -20,13 +20,14 @@ from haptic_trio.haproxy.causes import namespaces_named, without_percents
 from haptic_trio.haproxy.config.maps import MapUse, diff_maps, file_entries, find_map_use, form_of
 from haptic_trio.haproxy.model import FileChange, FileKind, Generation
 
-_WORD: Final = re.compile(r"[A-Za-z0-9_:.-]+")
+WORD: Final = re.compile(r"[A-Za-z0-9_:.-]+")
+"""A word of a line or entry that may be the name of a section."""
 _KINDS: Final = frozenset({FileKind.MAP, FileKind.FILE})
 
 
 def words_of(text: str) -> list[str]:
     """Return the words of *text* that may be names of sections; names may be percent-encoded."""
-    return _WORD.findall(without_percents(text))
+    return WORD.findall(without_percents(text))
 
 
 class ChangedGuards:

@@ -37,7 +37,7 @@ _UNSENDABLE: Final = re.compile("[\0\r]")
 def plan_entries(path: str, use: MapUse, before: Lines, after: Lines, *, is_guard: bool = False) -> list[Step] | str:
     """Return the steps from *before* to *after*, or the reason for a reload.
 
-    All steps for a guard (`haptic_trio.haproxy.plan.guards`) have one phase.
+    All steps for a guard (`haptic_trio.haproxy.config.guards`) have one phase.
     """
     form = form_of(use)
     change = diff_maps(before, after, form)

@@ -27,7 +27,7 @@ import msgspec
 
 from haptic_trio.chunked import Page, Piece, Splice, spliced
 from haptic_trio.haproxy.causes import namespace_of_change, namespaces_named
-from haptic_trio.haproxy.config.guards import ChangedGuards, words_of
+from haptic_trio.haproxy.config.guards import WORD, ChangedGuards, words_of
 from haptic_trio.haproxy.config.maps import MapUse, diff_maps, file_entries, find_map_use, form_of, has_entries
 from haptic_trio.haproxy.model import (
     AuxFile,
@@ -46,7 +46,6 @@ from haptic_trio.haproxy.plan.plan import alters_rules
 
 SERVING_KINDS: Final = ("backend", "listen")
 
-_WORD: Final = re.compile(r"[A-Za-z0-9_:.-]+")
 _CONSTANT: Final = re.compile(r"\bstr\([^()]*\)")
 _FORM: Final = form_of(MapUse.UNORDERED)
 
@@ -85,7 +84,7 @@ class Waiting:
         if not self._bases:
             return False
         sections = (self._desired.find(kind, name) for kind in SERVING_KINDS)
-        return any(not self._bases.isdisjoint(_WORD.findall(one.text)) for one in sections if one is not None)
+        return any(not self._bases.isdisjoint(WORD.findall(one.text)) for one in sections if one is not None)
 
 
 def choose_files(
